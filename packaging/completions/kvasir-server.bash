@@ -140,6 +140,7 @@ _kvasir_server() {
             --tls-session-cache-size
             --tls-session-cache-timeout
             --maxclients
+            --maxclients-reserved
             --timeout
             --proto-max-bulk-len
             --client-query-buffer-limit
@@ -230,6 +231,7 @@ _kvasir_server() {
             --log-timestamp-format
             --logfile
             --pidfile
+            --run-as-user
             --daemonize
             --shutdown-on-sigterm
             --shutdown-on-sigint

@@ -138,10 +138,19 @@ impl Commands {
 
     /// Whether every command of the table is allowed.
     pub fn are_all(&self, table: &Table) -> bool {
-        let is_allowed = |index: usize| {
-            self.allowed.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
+        (0..table.len()).all(|index| self.is_allowed(index))
+    }
+
+    /// Whether every command of a category is allowed.
+    pub fn cover(&self, category: &str, table: &Table) -> bool {
+        let is_of = |entry: &&Entry| {
+            every_category(entry).iter().any(|(name, is_in)| *is_in && *name == category)
         };
-        (0..table.len()).all(is_allowed)
+        table.entries().iter().filter(is_of).all(|entry| self.is_allowed(entry.index))
+    }
+
+    fn is_allowed(&self, index: usize) -> bool {
+        self.allowed.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 != 0)
     }
 
     /// The rules that give the same, in order.

@@ -118,6 +118,11 @@ impl User {
         self.root.is_free(table)
     }
 
+    /// Whether every command of a category is allowed, by the rules outside of parentheses.
+    pub fn may_call_all_of(&self, category: &str, table: &Table) -> bool {
+        self.root.commands.cover(category, table)
+    }
+
     /// Whether one of the selectors covers the call; else the gravest reason why none does.
     pub fn check(&self, call: &Call<'_>) -> Result<(), Denied> {
         let mut gravest = match self.root.check(call) {

@@ -185,6 +185,8 @@ pub fn parse(arguments: &[OsString]) -> Invocation {
         Some(b"memcached") if has(rest, ["-h", "--help"]) => Invocation::Help,
         Some(b"memcached") => as_memcached(rest).map_or_else(Invocation::Misuse, Invocation::Serve),
         Some(b"cluster") => cluster(rest).map_or_else(Invocation::Misuse, Invocation::Cluster),
+        // As the first word or the last one.
+        Some(b"-") => Invocation::Serve(Sources { stdin: true, ..sources(rest) }),
         Some(word) if !word.starts_with(b"-") => {
             let file = Some(PathBuf::from(&arguments[0]));
             Invocation::Serve(Sources { file, ..sources(&arguments[1..]) })
@@ -381,6 +383,8 @@ mod tests {
         check(&[], None, false, "");
         check(&["a.conf"], Some("a.conf"), false, "");
         check(&["-"], None, true, "");
+        check(&["-", "--port", "1"], None, true, r#"port "1""#);
+        check(&["--port", "1", "-"], None, true, r#"port "1""#);
         check(&["a.conf", "--port", "1", "-"], Some("a.conf"), true, r#"port "1""#);
         check(&["--port", "1", "--timeout", "2"], None, false, "port \"1\"\ntimeout \"2\"");
         check(&["--bind", "a", "b"], None, false, r#"bind "a" "b""#);

@@ -210,6 +210,8 @@ impl Wish {
         for (name, value) in [
             ("port", "0".into()),
             ("save", String::new()),
+            // What lies about is another server's.
+            ("dbfilename", "memcached.rdb".into()),
             ("maxclients", CONNECTIONS.to_string()),
             ("tcp-backlog", BACKLOG.to_string()),
             ("tls-auth-clients", "no".into()),

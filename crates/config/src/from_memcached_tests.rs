@@ -45,7 +45,9 @@ fn options_become_directives() {
     assert_eq!(config.memory.maxmemory, 5 << 20, "what is behind -- wins");
     assert_eq!(config.memory.maxmemory_policy, Policy::NoEviction);
     let names: Vec<&str> = ignored.iter().map(|ignored| ignored.name).collect();
-    assert_eq!(names, ["no_modern", "-u", "-f"]);
+    assert_eq!(names, ["no_modern", "-f"]);
+    assert_eq!(config.run_as_user, b"nobody");
+    assert_eq!(config.persistence.dbfilename.as_os_str(), "memcached.rdb");
     let socket = load_of("-s /tmp/x -a 0770 -l host:12").config.memcached;
     assert_eq!((socket.port, socket.unixsocketperm.0), (0, 0o770));
     assert_eq!(load_of("-l host:12").config.memcached.port, 12);

@@ -59,6 +59,8 @@ pub struct Config {
     pub unixsocketperm: FileMode,
     /// Empty: that of the process.
     pub unixsocketgroup: Vec<u8>,
+    /// Empty: it stays who it is.
+    pub run_as_user: Vec<u8>,
     /// Seconds; 0: off.
     pub tcp_keepalive: u32,
     pub protected_mode: bool,
@@ -66,6 +68,8 @@ pub struct Config {
     pub memcached: memcached::MemcachedConfig,
     pub ring: ring::RingConfig,
     pub maxclients: u32,
+    /// Places beyond them, for those who have to come in all the same.
+    pub maxclients_reserved: u32,
     /// Seconds of silence after which a client is disconnected; 0: never.
     pub timeout: u32,
     /// Bytes.

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,12 @@ pub fn load(sources: &Sources) -> Result<Loaded, LoadError> {
 /// server was started: names of files may be relative to it.
 pub fn included_users(file: &Path, start_dir: &Path) -> Result<Vec<Directive>, LoadError> {
     let mut loader = Loader { start_dir: start_dir.to_owned(), only_users: true, ..Loader::new() };
-    loader.files(file)?;
+    match loader.files(file) {
+        // It was deleted, and includes nothing any more.
+        Err(LoadError::Unreadable { path, error })
+            if error.kind() == ErrorKind::NotFound && path.ends_with(file) => {}
+        result => result?,
+    }
     let is_included =
         |user: &Directive| !matches!(&user.at, Origin::File { path, .. } if path == file);
     loader.users.retain(is_included);

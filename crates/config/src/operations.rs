@@ -77,6 +77,19 @@ and zone by ISO 8601 (`iso8601`), or as milliseconds since 1970.",
     )
     .at_start(),
     Row::new(
+        "run-as-user",
+        Group::Process,
+        Kind::Text,
+        "",
+        field!(run_as_user),
+        "\
+Who the server becomes if root has started it, with that user's groups, by its
+name in /etc/passwd or its number: before it opens a file, or a port, so what it
+writes belongs to that user, and ports below 1024 need a capability. Without
+effect if another user has started it. Empty: it stays who it is.",
+    )
+    .at_start(),
+    Row::new(
         "daemonize",
         Group::Process,
         Kind::Bool,
@@ -165,8 +178,9 @@ needs `Type=notify`, `upstart` an `expect stop`; `auto` looks for either.",
         "yes",
         field!(crash_log_enabled),
         "\
-Whether a server that fails writes a report to its log, to be sent to those who
-can mend it. It holds no keys and no values.",
+Whether a server that fails, or that SIGSEGV, SIGBUS, SIGFPE, SIGILL or SIGABRT
+ends, writes a report to its log, to be sent to those who can mend it. It holds
+no keys and no values, but what a register held.",
     ),
     Row::new(
         "oom-score-adj",

@@ -178,6 +178,20 @@ Connected clients at most. Lowered at start, with a line in the log, where the
 limit on open files cannot be raised far enough.",
     ),
     Row::new(
+        "maxclients-reserved",
+        Group::Clients,
+        integer(0, 10_000),
+        "0",
+        field!(maxclients_reserved),
+        "\
+So many connections more are accepted when `maxclients` are there, for those who
+have to come in all the same: replicas, and users with all rights of @admin,
+after AUTH, or without where the user `default` needs no password and they come
+from this machine. Whoever makes another call than AUTH, HELLO, PING, REPLCONF,
+PSYNC, SYNC, RESET or QUIT first is told that there are too many clients, and
+closed; so is, without a word, who has shown nothing within 5 s. 0: nobody.",
+    ),
+    Row::new(
         "timeout",
         Group::Clients,
         integer(0, I32_MAX),

@@ -335,11 +335,7 @@ pub fn edit<R>(
 /// one deletes it. Returns whether anything changed.
 pub fn store(view: &mut View<'_, '_>, key: usize, set: OrderedSet, event: &'static str) -> bool {
     if set.is_empty() {
-        let was_there = view.delete(key);
-        if was_there {
-            view.changed(key, Class::GENERIC, "del");
-        }
-        return was_there;
+        return view.delete_for_nothing(key);
     }
     let limits = Limits::of(view.env);
     limits.packed_if_small(set).put(view, key);

@@ -465,6 +465,20 @@ impl<'a, 'g> View<'a, 'g> {
         true
     }
 
+    /// Deletes the key under which a result without anything in it was to be stored; says whether
+    /// it was there. As in Redis, that its time is over is not looked at.
+    pub fn delete_for_nothing(&mut self, key: usize) -> bool {
+        self.save_before_change(key);
+        let (slot, hash, name) = self.locate(key);
+        let keeper = slot.keeper();
+        let Some(occupied) = slot.find(hash, name) else { return false };
+        let record = occupied.remove(&keeper);
+        self.note_removed(key);
+        self.tally.discard(record);
+        self.changed(key, Class::GENERIC, "del");
+        true
+    }
+
     /// Deletes a key for the sake of an expiry that has passed already; says whether it was there.
     pub fn expire(&mut self, key: usize) -> bool {
         let was_there = self.delete(key);

@@ -15,6 +15,7 @@
 mod accept;
 mod backoff;
 pub mod clock;
+pub mod crash;
 mod epoll;
 mod event;
 mod file_ring;

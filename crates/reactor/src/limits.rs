@@ -7,7 +7,8 @@
 use std::io;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Gid, Resource, Rlimit, Uid, getrlimit, setrlimit};
+use rustix::thread;
 
 /// Allows `wanted` open files, or as many as the system lets us. How many it is now; more than
 /// wanted if it was more already.
@@ -31,6 +32,25 @@ pub fn raise_open_files(wanted: u64) -> u64 {
         next = next.saturating_sub(STEP).min(limit.maximum.unwrap_or(u64::MAX).max(before));
     }
     before
+}
+
+/// Whether the process may do what root may.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Has the process, of which there is but this thread, be another user from now on, in these
+/// groups. There is no way back.
+pub fn give_up_root(user: u32, group: u32, groups: &[u32]) -> io::Result<()> {
+    if groups.iter().chain([&user, &group]).any(|id| *id == u32::MAX) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let groups: Vec<Gid> = groups.iter().map(|id| Gid::from_raw(*id)).collect();
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    thread::set_thread_groups(&groups)?;
+    thread::set_thread_res_gid(group, group, group)?;
+    thread::set_thread_res_uid(user, user, user)?;
+    Ok(())
 }
 
 /// Processor time this process has used.

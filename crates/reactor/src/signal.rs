@@ -1,5 +1,6 @@
 //! SIGTERM and SIGINT ask for a shutdown: a flag is set and workers are woken. A SIGINT after that
-//! ends the process at once, as Redis does. SIGPIPE, SIGHUP and SIGXFSZ are ignored.
+//! ends the process at once, as Redis does. SIGPIPE, SIGHUP, SIGXFSZ and SIGALRM are ignored. Those
+//! by which a failure ends the process are for `crash.rs`.
 //!
 //! # Safety
 //!
@@ -82,8 +83,6 @@ pub fn forget_shutdown() {
 
 /// Ends the process as an access to memory that is not there does.
 pub fn die_of_segfault() -> ! {
-    // SAFETY: the default action of the signal needs nothing of this process.
-    unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
     let _ = low_level::raise(libc::SIGSEGV);
     std::process::abort()
 }
@@ -94,9 +93,9 @@ pub fn stop_until_continued() {
 }
 
 /// A peer that is gone is an error of the send, a file that may not grow is one of the write, and a
-/// closed terminal is no reason to end.
+/// closed terminal is no reason to end. SIGALRM has Redis tell what it is at.
 pub fn ignore_what_need_not_end_it() {
-    for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGXFSZ] {
+    for signal in [libc::SIGPIPE, libc::SIGHUP, libc::SIGXFSZ, libc::SIGALRM] {
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }

@@ -153,8 +153,11 @@ impl Table {
     /// Has a command called by another name, or, where that is empty, not at all.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), RenameError> {
         let index = self.find(from).ok_or(RenameError::NoSuchCommand)?.index;
-        if self.find(to).is_some() {
-            return Err(RenameError::NameTaken);
+        match self.find(to) {
+            // Another case of its own name.
+            Some(taken) if taken.index == index => return Ok(()),
+            Some(_) => return Err(RenameError::NameTaken),
+            None => {}
         }
         if to.is_empty() {
             self.entries[index].is_removed = true;

@@ -53,7 +53,6 @@ impl Known {
 const WITH_VALUE: &str = "ufnReN";
 
 const SLABS: &str = "there are no slab classes";
-const PERSON: &str = "the user is whoever starts the server";
 
 macro_rules! option {
     ($letter:literal, $long:literal, $meaning:expr) => {
@@ -70,7 +69,7 @@ static OPTIONS: &[Known] = &[
     option!('l', "listen", Meaning::Addresses),
     option!('d', "daemon", Meaning::Line("daemonize", "yes")),
     option!('r', "enable-coredumps", Meaning::Ignored("the limit is the service manager's")),
-    option!('u', "user", Meaning::Ignored(PERSON)),
+    option!('u', "user", Meaning::Value("run-as-user")),
     option!('m', "memory-limit", Meaning::Megabytes),
     option!('M', "disable-evictions", Meaning::KeepsAll),
     option!('c', "conn-limit", Meaning::Connections),

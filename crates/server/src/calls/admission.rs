@@ -12,6 +12,7 @@ use kvasir_table::Entry;
 use crate::calls::admit::{Scene, admit};
 use crate::calls::invocation::Invocation;
 use crate::calls::redirect;
+use crate::calls::reserved_places;
 use crate::calls::routing::{self, Route};
 use crate::scripts::writes::may_write;
 use crate::state::connection::{Connection, messages};
@@ -37,6 +38,9 @@ pub fn check(
     // has words of its own, which its parser has looked at.
     if !entry.spec.accepts_count(args.len()) && !connection.wire.parser.is_memcached() {
         return Err(Error::wrong_arity(&entry.full_name));
+    }
+    if connection.is_on_trial {
+        reserved_places::check(scene, connection, entry)?;
     }
     if entry.spec.flags.contains(Flags::PROTECTED) {
         check_protected(&scene.core.config, connection.client.is_local, entry)?;

@@ -19,6 +19,7 @@ pub mod one_database;
 pub mod own_keys;
 pub mod planning;
 pub mod redirect;
+pub mod reserved_places;
 pub mod routing;
 pub mod subscriber;
 pub mod tracing;

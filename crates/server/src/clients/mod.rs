@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicU64, AtomicUsize
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use kvasir_analytics::job::Job;
+use kvasir_config::Config;
 use kvasir_pubsub::Kind;
 use kvasir_structures::locks::lock;
 
@@ -74,6 +75,8 @@ pub struct Client {
     pub is_blocked: AtomicBool,
     /// Its call waits for something, but not for ever.
     pub has_deadline: AtomicBool,
+    /// Its replies wait for the disk or for replicas.
+    pub is_held_back: AtomicBool,
     pub no_evict: AtomicBool,
     pub no_touch: AtomicBool,
     /// How many channels, patterns and shard channels it has subscribed to.
@@ -162,6 +165,7 @@ impl Client {
             job: Mutex::default(),
             is_blocked: AtomicBool::new(false),
             has_deadline: AtomicBool::new(false),
+            is_held_back: AtomicBool::new(false),
             no_evict: AtomicBool::new(false),
             no_touch: AtomicBool::new(false),
             subscriptions: Default::default(),
@@ -219,6 +223,14 @@ impl Client {
     }
 }
 
+/// Of which kind a client's place is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    Usual,
+    /// Beyond `maxclients`: it has to show that it is one of those for whom there are some.
+    Reserved,
+}
+
 /// All clients by id.
 #[derive(Default)]
 pub struct Clients {
@@ -251,6 +263,17 @@ impl Clients {
         self.count
             .fetch_update(Relaxed, Relaxed, |count| (count < max).then_some(count + 1))
             .is_ok()
+    }
+
+    /// Takes a place for one more client, a reserved one if there is no other. Memcached's protocol
+    /// has nobody for those.
+    pub fn take_place(&self, config: &Config, is_memcached: bool) -> Option<Place> {
+        let usual = config.maxclients as usize;
+        if self.try_reserve(usual) {
+            return Some(Place::Usual);
+        }
+        let all = usual.saturating_add(config.maxclients_reserved as usize);
+        (!is_memcached && self.try_reserve(all)).then_some(Place::Reserved)
     }
 
     /// Takes a place for one more ring, if there are fewer than `max`.

@@ -358,7 +358,8 @@ static HELP: &[&str] = &[
     "TRACKINGINFO",
     "    How this connection tracks keys.",
     "UNBLOCK <client-id> [TIMEOUT|ERROR]",
-    "    Ends the wait of a client for a key, as if its time were over, or with an error.",
+    "    Ends the wait of a client for a key, as if its time were over, or with an error;",
+    "    for the disk or for replicas with an error, and what was written stands.",
     "UNPAUSE",
     "    Ends the pause.",
 ];

@@ -1,4 +1,4 @@
-//! CLIENT UNBLOCK: ending another client's wait for a key.
+//! CLIENT UNBLOCK: ending another client's wait, for a key or for what its replies wait for.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,7 +13,8 @@ use crate::workers::{End, Message};
 pub static CLIENT_UNBLOCK: ServerCommand = ServerCommand {
     spec: Spec {
         name: "unblock",
-        summary: "Ends another client's wait for a key, as if its time were over or with an error.",
+        summary: "Ends another client's wait: for a key as if its time were over or with an error, for \
+                  the disk or replicas with an error for each call.",
         since: "5.0.0",
         group: Group::Connection,
         complexity: "O(N) in the number of connections",
@@ -47,7 +48,8 @@ fn unblock(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     let id = parse_integer(&cx.args[2]).ok_or(Error::NOT_INTEGER)?;
     let waits = |id: i64| {
         let client = cx.shared.clients.find(u64::try_from(id).ok()?)?;
-        client.is_blocked.load(Relaxed).then_some(client)
+        let waits = client.is_blocked.load(Relaxed) || client.is_held_back.load(Relaxed);
+        waits.then_some(client)
     };
     let client = waits(id);
     cx.connection.reply.integer(i64::from(client.is_some()));

@@ -14,6 +14,7 @@ use kvasir_config::row::Row;
 use kvasir_config::tls::is_tls;
 use kvasir_keyspace::error::Error;
 use kvasir_keyspace::spec::{Argument, Group, Spec};
+use kvasir_reactor::crash;
 use kvasir_structures::glob::{self, Case};
 
 use crate::commands::{ANY_TIME_ADMIN, acl_declared, help_spec, is_word, write_help};
@@ -162,6 +163,7 @@ fn set(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     }
     cx.shared.tracking.keep_limit(tracking::Scene::of(&cx.shared.clients, cx.worker, &config));
     log::refresh(&cx.core.config);
+    crash::want(cx.core.config.crash_log_enabled);
     if let Err(error) = process::adjust_oom_score(&cx.core.config) {
         warning!("oom-score-adj has no effect: {error}");
     }

@@ -96,7 +96,7 @@ static HELP: &[&str] = &[
     "AOF-FLUSH-SLEEP <microseconds>",
     "    Has the append-only file written so much later.",
     "ASSERT, OOM, PANIC, SEGFAULT",
-    "    Ends the server as such a failure would, with a crash report but for SEGFAULT.",
+    "    Ends the server as such a failure would, with a crash report.",
     "CHANGE-REPL-ID",
     "    Gives the data another replication id.",
     "CLUSTERLINK KILL <to|from|all> <node-id>",

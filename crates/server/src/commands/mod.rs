@@ -206,5 +206,8 @@ mod tests {
         assert_eq!(table.rename(b"nosuch", b"x"), Err(RenameError::NoSuchCommand));
         assert_eq!(table.rename(b"config", b"x"), Err(RenameError::NoSuchCommand));
         assert_eq!(table.rename(b"ping", b"ECHO"), Err(RenameError::NameTaken));
+        // Another case of its own name changes nothing.
+        assert_eq!(table.rename(b"PING", b"Ping"), Ok(()));
+        assert_eq!(table.find(b"ping").map(|entry| entry.full_name.as_str()), Some("ping"));
     }
 }

@@ -286,12 +286,10 @@ fn secret() -> std::io::Result<String> {
 /// A connection to this server, as a client that comes over a unix socket has one.
 fn connect(reactor: &mut Reactor, shared: &Shared) -> Option<ConnectionId> {
     let (ours, theirs) = UnixStream::pair().ok()?;
-    if !shared.clients.try_reserve(shared.config().maxclients as usize) {
-        return None;
-    }
+    let place = shared.clients.take_place(&shared.config(), false)?;
     let worker = shared.workers.least_busy();
     shared.workers[worker].connection_count.fetch_add(1, Relaxed);
-    let message = Message::Adopt { socket: theirs.into(), kind: ListenerKind::Client };
+    let message = Message::Adopt { socket: theirs.into(), kind: ListenerKind::Client, place };
     shared.workers.send(worker, message);
     Some(reactor.register(ours.into()))
 }

@@ -10,7 +10,7 @@ pub mod syslog;
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock};
 
@@ -49,6 +49,11 @@ pub fn write(severity: Loglevel, message: fmt::Arguments<'_>) {
 /// Writes text of several lines as it is, whatever the level: the crash report.
 pub fn write_raw(text: &str) {
     let _ = LOG.append(text);
+}
+
+/// Where lines go to; standard output if nowhere else.
+pub fn file() -> Option<&'static Path> {
+    LOG.file.get().map(PathBuf::as_path)
 }
 
 /// What went wrong as the system says it, without the number.

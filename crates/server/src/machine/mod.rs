@@ -3,4 +3,5 @@
 pub mod memory;
 pub mod paging;
 pub mod process;
+pub mod user;
 pub mod version;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use kvasir_acl::access::Access;
 use kvasir_reactor::{Address, ListenerId, Socket};
 
-use crate::clients::Origin;
+use crate::clients::{Origin, Place};
 use crate::net::listen::{ListenerKind, PROTECTED_MODE};
 use crate::net::listening::Change;
 use crate::run::worker::Worker;
@@ -48,32 +48,33 @@ impl Worker {
         let stats = &self.shared.workers[self.index].stats;
         let of_listener = self.listeners.iter().find(|open| open.id == listener);
         let Some(kind) = of_listener.map(|open| open.kind) else { return };
-        if let Err(refusal) = self.admit(&socket, kind.is_tls()) {
-            stats.rejected_connections.add(1);
-            // Who speaks TLS would not understand.
-            if !kind.is_tls() {
-                socket.refuse(refusal.text(kind.is_memcached()).as_bytes());
+        let place = match self.admit(&socket, kind) {
+            Ok(place) => place,
+            Err(refusal) => {
+                stats.rejected_connections.add(1);
+                // Who speaks TLS would not understand.
+                if !kind.is_tls() {
+                    socket.refuse(refusal.text(kind.is_memcached()).as_bytes());
+                }
+                return;
             }
-            return;
-        }
+        };
         stats.connections.add(1);
         let worker = self.shared.workers.least_busy();
         self.shared.workers[worker].connection_count.fetch_add(1, Relaxed);
         if worker == self.index {
-            self.adopt(socket, kind);
+            self.adopt(socket, kind, place);
         } else {
-            self.shared.send(worker, Message::Adopt { socket, kind });
+            self.shared.send(worker, Message::Adopt { socket, kind, place });
         }
     }
 
-    fn admit(&self, socket: &Socket, is_tls: bool) -> Result<(), Refusal> {
-        if !is_tls && self.is_denied(socket) {
+    fn admit(&self, socket: &Socket, kind: ListenerKind) -> Result<Place, Refusal> {
+        if !kind.is_tls() && self.is_denied(socket) {
             return Err(Refusal::Protected);
         }
-        if !self.shared.clients.try_reserve(self.core.config.maxclients as usize) {
-            return Err(Refusal::TooMany);
-        }
-        Ok(())
+        let place = self.shared.clients.take_place(&self.core.config, kind.is_memcached());
+        place.ok_or(Refusal::TooMany)
     }
 
     /// Whether protected mode keeps a client out.
@@ -83,7 +84,7 @@ impl Worker {
         config.protected_mode && !is_local(socket) && is_open()
     }
 
-    pub fn adopt(&mut self, socket: Socket, kind: ListenerKind) {
+    pub fn adopt(&mut self, socket: Socket, kind: ListenerKind, place: Place) {
         let is_tls = kind.is_tls();
         let tls = is_tls.then(|| self.new_tls(self.is_denied(&socket)));
         let config = &self.core.config;
@@ -116,7 +117,11 @@ impl Worker {
         if kind.is_memcached() {
             connection.wire.parser = Dialect::Memcached(Default::default());
         }
+        connection.is_on_trial = place == Place::Reserved;
         self.connections[index] = Some(Box::new(connection));
+        if place == Place::Reserved {
+            self.await_proof(id);
+        }
         if is_tls {
             self.await_handshake(id);
         }

@@ -5,6 +5,9 @@
 //! to it: to the end of what it wrote, of what was last written to any slot that it read, and of
 //! what it is told of that others wrote. Until then its worker holds it back and serves the others.
 //!
+//! Who goes meanwhile is not waited for: at once if its connection breaks, a moment later if it has
+//! only ended its stream, since a half of it may be open. CLIENT UNBLOCK ends the wait by errors.
+//!
 //! Messages that a session publishes are not posted before what it has written has its place in the
 //! log: until then nobody knows what they have to wait for.
 
@@ -14,13 +17,18 @@ use kvasir_config::aof::Fsync;
 
 use crate::run::held_back::{HeldBack, NEVER_SEEN};
 use crate::run::worker::Worker;
-use crate::state::connection::Durability;
+use crate::state::connection::{Durability, find};
+use crate::stats::errors::Author;
 
 /// A turn answers one in so many of those who are held back, or `SENT_MIN` if that is more: while
 /// others still are answered, the first come again, and what they write is in the log when the next
 /// sync begins.
 const PART: usize = 6;
 const SENT_MIN: usize = 16;
+
+/// To calls that CLIENT UNBLOCK has kept from being answered.
+const GIVEN_UP: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK, before the disk or enough \
+                        replicas had what was written, which stands";
 
 impl Worker {
     /// Whether nothing may be sent to a connection yet; it is looked at again when more is on disk.
@@ -37,12 +45,51 @@ impl Worker {
     fn hold_back(&mut self, index: usize) -> bool {
         let waits = self.waits_for_disk(index) || self.waits_for_replicas(index);
         let Some(connection) = self.connections[index].as_deref_mut() else { return false };
-        if waits && !connection.durability.is_held_back {
-            connection.durability.is_held_back = true;
+        if !waits {
+            return false;
+        }
+        if !std::mem::replace(&mut connection.durability.is_held_back, true) {
+            connection.client.is_held_back.store(true, Relaxed);
             self.held_back.connections.push((connection.durability.fence, index));
             self.count_held_back();
         }
-        waits
+        let Some(connection) = self.connections[index].as_deref_mut() else { return true };
+        if connection.has_gone() && !std::mem::replace(&mut connection.durability.is_gone, true) {
+            self.held_back.note_gone(connection.id, self.core.env.now_ms);
+        }
+        true
+    }
+
+    /// Closes those who have ended their streams, and whose replies wait all the same.
+    pub fn close_gone(&mut self) {
+        while let Some(id) = self.held_back.take_gone(self.core.env.now_ms) {
+            let connection = find(&mut self.connections, id);
+            if connection.is_some_and(|connection| connection.durability.is_held_back) {
+                self.close(id.index as usize);
+            }
+        }
+    }
+
+    /// CLIENT UNBLOCK: a connection whose replies wait gets errors in their place, and goes on.
+    /// What was written stands.
+    pub fn give_up_replies(&mut self, index: usize) {
+        let Some(connection) = self.connections.get_mut(index).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        if !connection.durability.is_held_back || connection.in_session {
+            return;
+        }
+        let count = connection.replace_replies(GIVEN_UP);
+        connection.durability.fence = 0;
+        connection.durability.is_held_back = false;
+        connection.client.is_held_back.store(false, Relaxed);
+        self.held_back.forget(index);
+        self.count_held_back();
+        (0..count).for_each(|_| {
+            self.shared.count_error(self.index, GIVEN_UP.as_bytes(), Author::Server);
+        });
+        self.flush(index);
     }
 
     fn waits_for_replicas(&mut self, index: usize) -> bool {
@@ -154,13 +201,22 @@ impl Worker {
             if let Some(connection) = self.connections[index].as_deref_mut()
                 && std::mem::take(&mut connection.durability.is_held_back)
             {
+                self.tell_held_back(index);
                 self.flush(index);
             }
         }
         self.answer_acks();
     }
 
-    fn count_held_back(&self) {
+    /// Tells others whether a connection still waits, before its client hears more.
+    fn tell_held_back(&mut self, index: usize) {
+        let waits = self.holds_back(index);
+        if let Some(connection) = self.connections[index].as_deref() {
+            connection.client.is_held_back.store(waits, Relaxed);
+        }
+    }
+
+    pub fn count_held_back(&self) {
         let count = self.held_back.connections.len() as u64;
         self.shared.workers[self.index].stats.held_back.set(count);
     }

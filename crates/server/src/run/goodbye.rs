@@ -3,7 +3,8 @@
 //!
 //! What came before the end is executed, whether it was read together with the end or not, and
 //! answered, for whoever has closed only its half. Redis does so without further ado, since it
-//! reads, executes and answers by turns. A call that would wait has nobody to wait for.
+//! reads, executes and answers by turns. A call that would wait has nobody to wait for. Replies
+//! that wait for the disk or for replicas are kept for a moment (`fence.rs`).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +17,7 @@ use crate::state::connection::{ClientKind, Connection, find};
 impl Worker {
     /// Nothing more comes from a client: its connection closes when what came is executed, at once
     /// if there is nothing left to do for it.
-    pub fn hear_goodbye(&mut self, id: ConnectionId, batch: &mut Batch) {
+    pub fn hear_goodbye(&mut self, id: ConnectionId, is_broken: bool, batch: &mut Batch) {
         let Some(connection) = find(&mut self.connections, id) else { return };
         let index = id.index as usize;
         // What it has asked for goes out whole, and then it is seen off.
@@ -29,9 +30,11 @@ impl Worker {
         if has_requests && !connection.is_stalled() && !is_new {
             connection.wire.has_ended = true;
             self.add_own_source(batch, index);
-        } else if is_new || connection.has_sent_all() {
+        } else if is_new || is_broken || connection.has_sent_all() {
+            // Who has broken off hears nothing any more, whatever its replies wait for.
             self.close(index);
         } else {
+            connection.wire.has_ended = true;
             self.see_off(index, false);
             self.touched.push(index);
         }

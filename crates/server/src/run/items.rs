@@ -112,7 +112,7 @@ impl Batch {
         let args = Args::new(bytes, &self.spans[first_span..]);
         let args = args.first(call.argument_count(args.len()));
         self.keys.extend((1..key_end(call, args)).map(|arg| KeyAt::new(args, arg, DB)));
-        let what = match with.shared.memcached.command_of(call, args.len()) {
+        let what = match with.shared.memcached.command_of(call, args) {
             Some(command) => What::Item { call: self.items.len() as u32, command },
             None => What::Answered(self.items.len() as u32),
         };

@@ -17,6 +17,7 @@ use crate::run::worker::Worker;
 use crate::state::connection::Connection;
 use crate::state::connection::link::{Sends, Snapshot, Stream};
 use crate::state::core::Core;
+use crate::state::shared::Shared;
 use crate::store::Store;
 use crate::store::replication::tail::{Lost, TailReader};
 use crate::workers::Message;
@@ -29,6 +30,17 @@ const LOOK_MS: u64 = 1000;
 const GOODBYE_S: u64 = 20;
 
 const LOST: &str = "the log does not reach back to it any more";
+
+/// Has the stream kept that replies wait for replicas to have. What is written before that has no
+/// place in it, and nobody could wait for it.
+#[cold]
+pub fn open_stream(shared: &'static Shared) {
+    let Store { gate, keyspace, replication, .. } = &shared.store;
+    let Some(mut alone) = gate.exclusive_unless(|| keyspace.busy.is_busy()) else { return };
+    replication.open_log(shared, &mut alone);
+    drop(alone);
+    replication.tell_acks(&shared.workers);
+}
 
 impl Worker {
     /// Sends all links what there is, and sleeps for them if that was all.
@@ -62,18 +74,15 @@ impl Worker {
         if replication.keeps_snapshot() {
             replication.tend_kept(now_ms, config.timeout * 1000);
         }
-        let begins = replication.lacks_stream(config) && !self.shared.saving.loading.is_under_way();
+        if self.shared.lacks_stream(&self.core.config) {
+            return open_stream(self.shared);
+        }
         let ends = replication.backlog_ends_ms(config).is_some_and(|ends_ms| ends_ms <= now_ms);
-        if !begins && !ends {
+        if !ends {
             return;
         }
         let Some(mut alone) = gate.exclusive_unless(|| keyspace.busy.is_busy()) else { return };
-        if ends {
-            return replication.end_backlog(self.shared, &mut alone);
-        }
-        replication.open_log(self.shared, &mut alone);
-        drop(alone);
-        replication.tell_acks(&self.shared.workers);
+        replication.end_backlog(self.shared, &mut alone);
     }
 
     /// Returns up to where all have been sent the log, as far as they are there.

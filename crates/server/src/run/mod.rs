@@ -32,6 +32,7 @@ pub mod output_limits;
 pub mod own_keys;
 pub mod pause;
 pub mod refusals;
+pub mod reserved_places;
 pub mod runner;
 pub mod scripting;
 pub mod server;

@@ -28,6 +28,7 @@ use crate::clients::Client;
 use crate::clients::command_log::Noted;
 use crate::run::batch::{Batch, Lookahead, Request, What};
 use crate::run::items::{self, Item};
+use crate::run::links::open_stream;
 use crate::run::moving::{self, run_moving};
 use crate::run::pause;
 use crate::run::server::{ServerCommands, ServerRun, session_of};
@@ -188,7 +189,14 @@ impl<'w> Runner<'w> {
     /// the request has no need to wait for.
     #[inline]
     fn enter(&mut self, request: &Request) -> Option<&Pass<'static>> {
+        if self.core.lacks_stream {
+            // What is kept for replicas begins before the next call, even within a batch.
+            self.pass = None;
+        }
         if self.pass.is_none() && !self.is_within_script {
+            if self.shared.lacks_stream(&self.core.config) {
+                open_stream(self.shared);
+            }
             let Store { gate, keyspace, .. } = &self.shared.store;
             self.pass = gate.enter_unless(self.worker, || {
                 keyspace.busy.is_busy() || self.can_do_without(request)

@@ -131,8 +131,11 @@ impl Worker {
 
     /// CLIENT UNBLOCK.
     pub fn end_wait_of(&mut self, client: u64, end: End) {
-        if let Some(index) = self.index_of(client) {
-            self.end_wait(index, end);
+        let Some(index) = self.index_of(client) else { return };
+        let connection = self.connections[index].as_deref();
+        match connection.is_some_and(|connection| connection.waiting.waits.is_some()) {
+            true => self.end_wait(index, end),
+            false => self.give_up_replies(index),
         }
     }
 

@@ -3,7 +3,7 @@
 //! A turn takes every completion there is, parses every complete request, executes them as one
 //! batch inside the gate, and sends one payload per connection.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::ErrorKind;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -85,6 +85,8 @@ pub struct Worker {
     awaits_report: bool,
     pub spare: Vec<Vec<u8>>,
     pub held_back: HeldBack,
+    /// Connections in reserved places, and until when each has to show that it may have one.
+    pub on_trial: VecDeque<(u64, ConnectionId)>,
     pub own_keys: Walk,
 }
 
@@ -121,6 +123,7 @@ impl Worker {
             awaits_report: false,
             spare: Vec::new(),
             held_back: HeldBack::new(&shared.replication),
+            on_trial: VecDeque::new(),
             own_keys: Walk::default(),
         })
     }
@@ -175,6 +178,8 @@ impl Worker {
         self.answer_served();
         self.go_on_dumping();
         self.send_held_back();
+        self.close_gone();
+        self.end_trials();
         self.shake_hands();
         self.end_handshakes();
         self.end_pause();
@@ -212,9 +217,16 @@ impl Worker {
         let next_flush = self.next_flush_ms().map(until);
         let next_look = [self.pause_end_ms(), self.next_soft_look_ms()].map(|ms| ms.map(until));
         let next_own = self.own_keys_look_ms().map(until);
+        let next_gone = self.held_back.next_gone_ms().map(until);
+        let next_verdict = self.next_verdict_ms().map(until);
         let own = [next_wait, next_task, next_handshake, next_serving, next_stop, next_own];
         let others = [self.links_timeout(), self.give_up_timeout(), self.dump_timeout()];
-        own.into_iter().chain(others).chain([next_flush]).chain(next_look).flatten().min()
+        own.into_iter()
+            .chain(others)
+            .chain([next_flush, next_gone, next_verdict])
+            .chain(next_look)
+            .flatten()
+            .min()
     }
 
     fn turn(mut self: Box<Worker>) -> Box<Worker> {
@@ -282,7 +294,9 @@ impl Worker {
             Event::Sent { connection, payload, result } => {
                 self.sent(connection, payload, result.is_ok());
             }
-            Event::Closed { connection, .. } => self.hear_goodbye(connection, batch),
+            Event::Closed { connection, error } => {
+                self.hear_goodbye(connection, error.is_some(), batch);
+            }
             Event::Accepted { listener, socket } => self.accept(listener, socket),
             // It is closed elsewhere, and the message that says so is under way.
             Event::AcceptFailed { error, .. } if error.kind() == ErrorKind::InvalidInput => {}
@@ -501,6 +515,10 @@ impl Worker {
             return;
         };
         self.forget_wait(&connection);
+        if connection.durability.is_held_back {
+            self.held_back.forget(index);
+            self.count_held_back();
+        }
         self.shared.analytics.forget(connection.client.id);
         if let Some(node) = &self.shared.cluster {
             node.handovers.forget(connection.client.id);
@@ -529,7 +547,7 @@ impl Worker {
         let messages = std::mem::take(&mut *kvasir_structures::locks::lock(inbox));
         for message in messages {
             match message {
-                Message::Adopt { socket, kind } => self.adopt(socket, kind),
+                Message::Adopt { socket, kind, place } => self.adopt(socket, kind, place),
                 Message::Listen(change) => self.listen_as(change),
                 Message::Kill(id) => self.kill(id),
                 Message::EndWait(id, end) => self.end_wait_of(id, end),

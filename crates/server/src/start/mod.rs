@@ -37,7 +37,7 @@ use crate::cluster::{Node, file};
 use crate::handover::threads::Threads;
 use crate::info::crash;
 use crate::log::{self, notice, warning};
-use crate::machine::{memory, paging, process};
+use crate::machine::{memory, paging, process, user};
 use crate::net::listen::{self, Open};
 use crate::net::listening::Listeners;
 use crate::net::tls::context::Endpoint;
@@ -160,6 +160,11 @@ fn serve(loaded: Loaded, file: Option<PathBuf>) -> Result<(), Refusal> {
     }
     users_of_arguments.retain(|user| !user.is_in_file());
     let configured_by = ConfiguredBy { file, start_dir, users_of_arguments };
+    if !config.run_as_user.is_empty() {
+        // What only root can raise is raised before.
+        limits::raise_open_files(wanted_files(&config));
+        user::become_user(&config.run_as_user).map_err(Refusal::Configuration)?;
+    }
     log::init(&config).map_err(|error| {
         let file = config.logfile.display();
         Refusal::Configuration(format!("Can't open the log file: file={file} error={error}"))
@@ -251,13 +256,19 @@ pub fn claim_loaded(shared: &Shared, node: &Node) {
     node.wake();
 }
 
+/// How many files may have to be open, as far as clients are concerned.
+fn wanted_files(config: &Config) -> u64 {
+    let clients = u64::from(config.maxclients) + u64::from(config.maxclients_reserved);
+    clients + SPARE_DESCRIPTORS + RING_DESCRIPTORS * u64::from(config.ring.clients_max)
+}
+
 /// Makes room for `maxclients` descriptors, or lowers it to the room there is.
 fn limit_clients(config: &mut Config) {
-    let wanted = u64::from(config.maxclients) + SPARE_DESCRIPTORS;
-    let of_rings = RING_DESCRIPTORS * u64::from(config.ring.clients_max);
-    let got = limits::raise_open_files(wanted + of_rings);
+    let spare = SPARE_DESCRIPTORS + u64::from(config.maxclients_reserved);
+    let wanted = u64::from(config.maxclients) + spare;
+    let got = limits::raise_open_files(wanted_files(config));
     if got < wanted {
-        let clients = got.saturating_sub(SPARE_DESCRIPTORS).max(1) as u32;
+        let clients = got.saturating_sub(spare).max(1) as u32;
         warning!(
             "too few file descriptors: maxclients lowered from={} to={clients} limit={got}; \
              raise 'ulimit -n' to have more",
@@ -416,6 +427,7 @@ impl Start {
             let _ = tell.send(Ok((reactor.waker(), name)));
             // If the start fails elsewhere, the sender is dropped.
             let Ok(shared) = learn.recv() else { return Ok(()) };
+            kvasir_reactor::crash::own_stack();
             let mut worker = Worker::new(index, shared, commands::numbered(), reactor);
             for open in listeners.into_iter().flatten() {
                 worker.listen(open);

@@ -57,6 +57,8 @@ pub struct Core {
     /// The offset behind what this worker last wrote to the log.
     pub written_to: u64,
     pub links: Links,
+    /// Replies wait for replicas, and nothing is kept for these yet: it is before the next call.
+    pub lacks_stream: bool,
     /// When calls that wait for a script of another worker, or for data at the start, look what has
     /// become of it.
     pub next_look_ms: Option<u64>,
@@ -85,6 +87,7 @@ impl Core {
             dumps: Vec::new(),
             written_to: 0,
             links: Links::default(),
+            lacks_stream: false,
             next_look_ms: None,
             rng: Rng::new(shared.facts.hash_seed.rotate_left(worker as u32 + 1)),
             config,
@@ -139,5 +142,6 @@ impl Core {
         let on_disk = shared.aof.counts() && (all_wait || shared.aof.demand.wishes.are_there());
         let at_replicas = shared.replication.has_quorum(&self.config.replication);
         self.env.fences = self.env.logs && (on_disk || at_replicas);
+        self.lacks_stream = at_replicas && shared.lacks_stream(&self.config);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use kvasir_memcached::request::{Call, Mode};
+use kvasir_resp::args::Args;
 use kvasir_table::Table;
 
 /// Of all workers.
@@ -28,6 +29,8 @@ struct Commands {
     keys: u16,
     flush: u16,
     info: u16,
+    reset: u16,
+    list_clients: u16,
     configure: u16,
     shutdown: u16,
     authenticate: u16,
@@ -51,6 +54,8 @@ impl Memcached {
             keys: find("keys"),
             flush: find("flushdb"),
             info: find("info"),
+            reset: find("config|resetstat"),
+            list_clients: find("client|list"),
             configure: find("config|set"),
             shutdown: find("shutdown"),
             authenticate: find("auth"),
@@ -59,13 +64,12 @@ impl Memcached {
         Memcached { commands, flush_at_ms: AtomicU64::new(0), counts_prefixes }
     }
 
-    /// The command that a call with so many arguments counts as; none if it is answered whatever
-    /// there is.
-    pub fn command_of(&self, call: Call, args: usize) -> Option<u16> {
+    /// The command that a call counts as; none if it is answered whatever there is.
+    pub fn command_of(&self, call: Call, args: Args<'_>) -> Option<u16> {
         let commands = &self.commands;
         Some(match call {
             Call::Say(_) | Call::SayAndClose(_) | Call::Binary | Call::Quit => return None,
-            Call::Get { .. } if args > 2 => commands.get_many,
+            Call::Get { .. } if args.len() > 2 => commands.get_many,
             Call::Get { .. } | Call::MetaDebug => commands.get,
             Call::GetAndTouch { .. } => commands.get_and_expire,
             Call::MetaGet(flags) if flags.vivify.is_some() => commands.set,
@@ -80,7 +84,11 @@ impl Memcached {
             Call::Touch { .. } => commands.expire,
             Call::Delete { .. } | Call::MetaDelete(_) | Call::TooLarge { .. } => commands.delete,
             Call::FlushAll { .. } => commands.flush,
-            Call::Stats => commands.info,
+            Call::Stats => match args.get(1) {
+                Some(b"reset" | b"detail") => commands.reset,
+                Some(b"conns") => commands.list_clients,
+                _ => commands.info,
+            },
             Call::Dump { .. } | Call::DumpAll { .. } => commands.keys,
             Call::MemoryLimit { .. } => commands.configure,
             Call::Shutdown { .. } => commands.shutdown,

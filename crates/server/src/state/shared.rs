@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use kvasir_acl::Acl;
+use kvasir_config::Config;
 use kvasir_pubsub::Hub;
 use kvasir_table::Table;
 
@@ -134,6 +135,12 @@ impl Shared {
     /// As `keeps_data`, of what a replica may do as well.
     pub fn is_at_rest(&self, now_ms: u64) -> bool {
         self.saving.loading.is_under_way() || self.pauses(now_ms)
+    }
+
+    /// Whether replies wait for replicas that nothing is kept for yet, though it can be.
+    #[inline]
+    pub fn lacks_stream(&self, config: &Config) -> bool {
+        self.replication.lacks_stream(&config.replication) && !self.saving.loading.is_under_way()
     }
 
     /// Whether clients are paused, in whole or in part.

@@ -14,6 +14,7 @@ use kvasir_reactor::{Socket, Waker};
 use kvasir_resp::reply::Reply;
 use kvasir_structures::locks::lock;
 
+use crate::clients::Place;
 use crate::net::listen::ListenerKind;
 use crate::net::listening::Change;
 use crate::replicas::sync_file::Begun;
@@ -43,7 +44,7 @@ pub struct WorkerHandle {
 /// What one worker asks of another.
 pub enum Message {
     /// A new connection, accepted elsewhere.
-    Adopt { socket: Socket, kind: ListenerKind },
+    Adopt { socket: Socket, kind: ListenerKind, place: Place },
     /// Accept at other sockets.
     Listen(Change),
     /// Close this client's connection, if it is still there.

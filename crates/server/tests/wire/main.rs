@@ -50,6 +50,7 @@ mod eviction;
 mod export;
 mod figures;
 mod going_back;
+mod gone;
 mod graph_random;
 mod hanging_disk;
 mod harness;

@@ -261,6 +261,84 @@ fn logins_and_rights() {
     assert_eq!(wrong.matches("CLIENT_ERROR NOPERM ").count(), 2, "{wrong}");
 }
 
+/// `stats` tells and changes more than INFO does.
+#[test]
+fn stats_need_the_rights_of_what_they_do() {
+    let server =
+        Server::kvasir(backends()[0], &[&OPTIONS[..], &["--requirepass", "secret"]].concat());
+    let mut redis = server.connect();
+    redis.ask("AUTH secret");
+    redis.ask("ACL SETUSER looks on >pw +info");
+    redis.ask("ACL SETUSER does on >pw +info +config|resetstat +client|list");
+    let calls =
+        ["stats reset", "stats detail on", "stats detail dump", "stats detail off", "stats conns"];
+    for (user, may) in [("looks", false), ("does", true)] {
+        let mut items = Client::of(&server);
+        let login = format!("{user} pw");
+        let set = format!("set x 0 0 {}\r\n{login}\r\n", login.len());
+        assert_eq!(items.ask(&set), "STORED\r\n");
+        assert!(items.ask("stats\r\n").starts_with("STAT pid "));
+        for call in calls {
+            let reply = items.ask(&format!("{call}\r\n"));
+            assert_eq!(reply.starts_with("CLIENT_ERROR NOPERM "), !may, "{user}: {call}: {reply}");
+        }
+    }
+}
+
+/// Root's server, as another user's; what lies about is not its data.
+#[test]
+fn the_user_of_the_command_line_is_who_it_becomes() {
+    let program = env!("CARGO_BIN_EXE_kvasir-server");
+    let mut command = std::process::Command::new(program);
+    command.args(["memcached", "-u", "nosuchuser", "-p", "0"]);
+    let may_change = std::process::Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
+    let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let nobody = users.lines().find_map(|line| line.strip_prefix("nobody:x:")?.split(':').next());
+    let (true, Some(nobody)) = (may_change, nobody) else {
+        eprintln!("this is not root, or there is no nobody: nothing to become");
+        return;
+    };
+    let refused = command.output().expect("it can be started");
+    assert_eq!(refused.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(text, "can't run as user=nosuchuser error=there is no such user\n");
+
+    let directory = crate::saving::directory();
+    let dir = directory.path().to_str().expect("a path of text");
+    let anybody = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir, anybody).unwrap();
+    let other = Server::kvasir(backends()[0], &["--dir", dir]);
+    let mut redis = other.connect();
+    redis.ask("SET k v");
+    assert_eq!(redis.ask_text("SAVE"), "OK");
+    drop(other);
+    let mut command = std::process::Command::new(program);
+    command.args(["memcached", "-u", "nobody", "-s", "items", "--"]);
+    let server = Server::start("memcached", command, &["--dir", dir, "--logfile", "log"]);
+    let mut redis = server.connect();
+    wait_until_loaded(&mut redis);
+    assert_eq!(redis.ask("DBSIZE").as_integer(), Some(0));
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    for ids in ["Uid:", "Gid:"] {
+        let ids: Vec<_> = status
+            .lines()
+            .find_map(|line| line.strip_prefix(ids))
+            .unwrap()
+            .split_whitespace()
+            .collect();
+        assert!(!ids.contains(&"0"), "{status}");
+    }
+    assert!(status.contains(&format!("Uid:\t{nobody}\t{nobody}\t{nobody}\t{nobody}\n")));
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap();
+    assert!(!groups.split_whitespace().any(|group| group == "0"), "{status}");
+    let log =
+        std::os::unix::fs::MetadataExt::uid(&directory.path().join("log").metadata().unwrap());
+    assert_eq!(log.to_string(), nobody);
+}
+
 #[test]
 fn the_binary_protocol_is_refused_once() {
     let server = Server::kvasir(backends()[0], &OPTIONS);
@@ -326,7 +404,7 @@ fn start_as_memcached(words: &[&str]) -> (Server, Client) {
 
 #[test]
 fn the_command_line_of_memcached() {
-    let (_server, mut items) = start_as_memcached(&["-m", "100", "-c", "50", "-FX", "-u", "x"]);
+    let (_server, mut items) = start_as_memcached(&["-m", "100", "-c", "50", "-FX"]);
     assert_eq!(
         items.ask("set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n"),
         "STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n"

@@ -127,3 +127,36 @@ fn a_key_whose_time_is_over_is_told_of_by_whoever_deletes_it() {
         hold(server, &[&subscribe[..], &steps].concat());
     });
 }
+
+/// Who stores nothing deletes what is there, whether or not its time is over.
+#[test]
+fn a_destination_that_has_expired_is_deleted_by_an_empty_result() {
+    let calls = [
+        "SUNIONSTORE d0 no",
+        "SDIFFSTORE d1 no no",
+        "SINTERSTORE d2 no no",
+        "ZUNIONSTORE d3 1 no",
+        "ZINTERSTORE d4 1 no",
+        "ZDIFFSTORE d5 1 no",
+        "ZRANGESTORE d6 no 0 -1",
+        "BITOP AND d7 no no",
+        "BITOP NOT d8 no",
+        "SORT no STORE d9",
+        "GEOSEARCHSTORE d10 no FROMLONLAT 1 1 BYRADIUS 1 km",
+    ];
+    let mut steps = vec![("p: DEBUG SET-ACTIVE-EXPIRE 0".to_owned(), "p +OK".to_owned())];
+    let set = |number: usize| (format!("p: SET d{number} v PX 1000"), "p +OK".into());
+    steps.extend((0..calls.len()).map(set));
+    steps.extend([
+        ("p: DEBUG SLEEP 1.1".into(), "p +OK".into()),
+        ("p: CONFIG SET notify-keyspace-events Egx".into(), "p +OK".into()),
+        ("a: PSUBSCRIBE *".into(), "a [$psubscribe $* :1]".into()),
+    ]);
+    for (number, call) in calls.iter().enumerate() {
+        let told = format!("p :0; a [$pmessage $* $__keyevent@0__:del $d{number}]");
+        steps.push((format!("p: {call}"), told));
+        steps.push((format!("p: EXISTS d{number}"), "p :0".into()));
+    }
+    let steps: Vec<_> = steps.iter().map(|(call, reply)| (&call[..], &reply[..])).collect();
+    talk(&steps);
+}

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::check::show;
 use crate::harness::{Client, Server, backends, each_backend, figure, wait_until};
+use crate::replication_slow::signal;
 use crate::saving::directory;
 use crate::snapshot_files::run;
 
@@ -61,11 +62,68 @@ fn a_crash_report_may_be_switched_off() {
 
 #[test]
 fn a_segfault_ends_the_process() {
-    each_backend(&[], |server| {
+    each_backend(&["--logfile", "kvasir.log"], |server| {
         let mut client = server.connect();
         client.send(&["DEBUG", "SEGFAULT"]);
         assert!(client.ends());
         assert_eq!(server.wait_for_end().signal(), Some(SIGSEGV));
+        let log = server.read_file("kvasir.log");
+        let worker = "\nthread: worker-";
+        assert!(log.contains(worker) && log.contains("last_command=debug "), "{log}");
+    });
+}
+
+/// Whoever has sent it, and at once.
+#[test]
+fn a_signal_that_ends_the_process_leaves_a_report() {
+    for (name, number) in [("SEGV", 11), ("BUS", 7), ("FPE", 8), ("ILL", 4), ("ABRT", 6)] {
+        each_backend(&["--logfile", "kvasir.log"], |server| {
+            let mut client = server.connect();
+            client.ask("SET secretkey secretvalue");
+            signal(server, &format!("-{name}"));
+            assert!(client.ends(), "{name}");
+            assert_eq!(server.wait_for_end().signal(), Some(number), "{name}");
+            let log = server.read_file("kvasir.log");
+            let signal = format!("\nsignal: SIG{name} code=");
+            let parts = [
+                "=== KVASIR CRASH REPORT BEGINS",
+                "version: ",
+                &signal,
+                " sent by pid=",
+                "uptime_s: ",
+                "last_command=set ",
+                "------ REGISTERS ------",
+                "------ STACK (program at ",
+                "=== KVASIR CRASH REPORT ENDS ===",
+            ];
+            for part in parts {
+                assert!(log.contains(part), "{name}: {part} not in {log}");
+            }
+            assert_eq!(log.matches("REPORT BEGINS").count(), 1, "{log}");
+            assert!(!log.contains("secret"), "{log}");
+        });
+    }
+}
+
+#[test]
+fn no_report_is_left_of_a_signal_where_none_is_wanted() {
+    each_backend(&["--logfile", "kvasir.log"], |server| {
+        let mut client = server.connect();
+        assert_eq!(show(&client.ask("CONFIG SET crash-log-enabled no")), "+OK");
+        signal(server, "-SEGV");
+        assert!(client.ends());
+        assert_eq!(server.wait_for_end().signal(), Some(SIGSEGV));
+        assert!(!server.read_file("kvasir.log").contains("REPORT"));
+    });
+}
+
+#[test]
+fn an_alarm_ends_nothing() {
+    each_backend(&[], |server| {
+        signal(server, "-ALRM");
+        for _ in 0..100 {
+            assert_eq!(show(&server.connect().ask("PING")), "+PONG");
+        }
     });
 }
 
@@ -122,6 +180,14 @@ fn a_rewritten_file_has_what_redis_puts_there() {
         text.lines().filter(is_told).map(String::from).collect()
     };
     assert_eq!(known(&ours), known(&theirs));
+}
+
+#[test]
+fn a_file_that_is_gone_is_rewritten() {
+    let server = Server::kvasir_with_file("the.conf", FILE);
+    std::fs::remove_file(server.directory().join("the.conf")).unwrap();
+    let ours = rewritten(&server);
+    assert!(ours.contains("\nmaxclients 500\n"), "{ours}");
 }
 
 #[test]

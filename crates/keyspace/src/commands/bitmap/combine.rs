@@ -60,11 +60,7 @@ fn bitop(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
     }
     cx.reply.integer(result.len() as i64);
     if result.is_empty() {
-        let deleted = cx.view.delete(0);
-        if deleted {
-            cx.view.changed(0, Class::GENERIC, "del");
-        }
-        return Ok(Effect::given_if(deleted));
+        return Ok(Effect::given_if(cx.view.delete_for_nothing(0)));
     }
     text_value::put(&mut cx.view, 0, result);
     cx.view.changed(0, Class::STRING, "set");

@@ -338,13 +338,7 @@ fn look_up(cx: &mut World<'_, '_>, pattern: &[u8], element: &[u8]) -> Option<Byt
 fn store(cx: &mut World<'_, '_>, destination: &[u8], rows: Vec<Option<Bytes>>) -> Effect {
     let rows: Vec<Bytes> = rows.into_iter().map(Option::unwrap_or_default).collect();
     let existed = with_key(cx, destination, |view| match rows.len() {
-        0 => {
-            let was_there = view.delete(0);
-            if was_there {
-                view.changed(0, Class::GENERIC, "del");
-            }
-            was_there
-        }
+        0 => view.delete_for_nothing(0),
         _ => {
             list_value::create(view, 0, End::Tail, rows.iter().map(|row| &row[..]));
             view.changed(0, Class::LIST, "sortstore");

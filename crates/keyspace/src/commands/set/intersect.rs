@@ -82,15 +82,14 @@ fn sinterstore(cx: &mut Cx<'_, '_>) -> Result<Effect, Error> {
 
 /// Sets the first key to a result, as the event of this name, and replies its size.
 pub fn store(cx: &mut Cx<'_, '_>, result: Draft, event: &'static str) -> Effect {
-    let changes = !result.is_empty() || cx.view.exists(0);
-    let len = result.put(&mut cx.view, 0);
-    match len {
-        0 if changes => cx.view.changed(0, Class::GENERIC, "del"),
-        0 => {}
-        _ => cx.view.changed(0, Class::SET, event),
+    if result.is_empty() {
+        cx.reply.integer(0);
+        return Effect::given_if(cx.view.delete_for_nothing(0));
     }
+    let len = result.put(&mut cx.view, 0);
+    cx.view.changed(0, Class::SET, event);
     cx.reply.integer(len as i64);
-    Effect::given_if(changes)
+    Effect::AsGiven
 }
 
 static SINTERCARD: Command = Command {

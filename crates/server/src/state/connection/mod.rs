@@ -52,6 +52,8 @@ pub struct Connection {
     pub reply: Reply,
     /// Its call runs others: there is a part of a reply, into which no message may get.
     pub in_session: bool,
+    /// It has a place beyond `maxclients`, and has not shown yet that there are some for it.
+    pub is_on_trial: bool,
     /// Executes nothing more, and closes once everything was sent.
     pub is_closing: bool,
     pub wire: Wire,
@@ -181,8 +183,10 @@ pub struct Waiting {
 pub struct Durability {
     /// Nothing is sent before the log is on disk up to here.
     pub fence: u64,
-    /// In its worker's list of those who wait for that.
+    /// In its worker's list of those who wait for that, ...
     pub is_held_back: bool,
+    /// ...and of those who have gone.
+    pub is_gone: bool,
     /// The offset behind what it last wrote to the log.
     pub written_to: u64,
     /// CLIENT DURABILITY, if it asks for more than the server does for everybody, ...
@@ -240,6 +244,7 @@ impl Connection {
             access,
             reply: Reply::new(Protocol::Resp2),
             in_session: false,
+            is_on_trial: false,
             is_closing: false,
             wire: Wire {
                 tls: None,
@@ -345,6 +350,11 @@ impl Connection {
             self.client.is_monitor.store(monitors, Relaxed);
             all.count(worker, monitors);
         }
+    }
+
+    /// Whether its client has ended its stream.
+    pub fn has_gone(&self) -> bool {
+        self.wire.has_ended || self.wire.tls.as_ref().is_some_and(|tls| tls.session.is_ended)
     }
 
     /// Whether there is something to send, as soon as that is possible.
