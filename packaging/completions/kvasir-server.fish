@@ -184,7 +184,7 @@ complete -c kvasir-server -l min-replicas-to-write -r -d 'Refuse writes while fe
 complete -c kvasir-server -l min-replicas-max-lag -r -d 'A replica that was not heard of for more seconds than this does not count'
 complete -c kvasir-server -l masterauth -r -d 'The password that the primary asks for'
 complete -c kvasir-server -l masteruser -r -d 'The user of masterauth'
-complete -c kvasir-server -l bind-source-addr -r -d 'The address from which this server connects to its primary'
+complete -c kvasir-server -l bind-source-addr -r -d 'The address from which this server connects to its primary and to other nodes of its cluster'
 complete -c kvasir-server -l replica-announce-ip -r -d 'The address that the primary is told to name this replica by'
 complete -c kvasir-server -l replica-announce-port -r -d 'The port that the primary is told'
 complete -c kvasir-server -l replica-announced -r -f -a 'yes no' -d 'Have Sentinel tell its clients of this replica'
