@@ -1,6 +1,6 @@
 //! What clients ask of an endpoint before they ask for data: what its SQL can do, its types, which
-//! columns tell the rows of a table apart. JDBC's DatabaseMetaData is made of this, and throws where
-//! a fact is missing.
+//! columns tell the rows of a table apart. JDBC's DatabaseMetaData is made of this, and throws
+//! where a fact is missing.
 
 use std::sync::Arc;
 
