@@ -17,8 +17,11 @@ place of `*` in the pattern.
 """
 
 import datetime
+import decimal
+import inspect
 
 import pyarrow
+import pyarrow.compute
 from pyspark.sql import types
 from pyspark.sql.datasource import (
     DataSource,
@@ -58,7 +61,14 @@ EXPORTED = {
     types.DoubleType: "float64",
     types.BooleanType: "bool",
     types.TimestampType: "timestamp",
+    # What the server has no word for comes as text, and is read here.
+    types.DateType: "utf8",
+    types.DecimalType: "utf8",
+    types.TimestampNTZType: "utf8",
 }
+
+# Names that mean something else than a field, or would be taken for it.
+TAKEN = {KEY, VALUE, MEMBER, SCORE, INDEX, ID, TYPE, TTL, SLOT, "__fields"}
 
 OWN_COLUMNS = {
     "string": [(VALUE, "string")],
@@ -104,7 +114,7 @@ class KvasirSource(DataSource):
         if kind is None:
             raise ValueError(f"no key matches {self.pattern}, and without a schema one has to")
         columns = [(KEY, "string"), *OWN_COLUMNS[kind]]
-        columns += [(field, "string") for field in self.fields(kind, keys)]
+        columns += [(field, "string") for field in self.fields(kind, keys) if field not in TAKEN]
         columns += [(TTL, "long")]
         schema = types.StructType()
         for name, data_type in columns:
@@ -170,7 +180,7 @@ class Reader(DataSourceReader):
         self.nulls = source.options.get("misfits", "fail") == "null"
         self.wanted = int(source.options.get("partitions", PARTITIONS))
         self.kind = kind_of(source.options, schema)
-        self.schema, self.keys = to_arrow_schema(schema), None
+        self.schema, self.keys = arrow_schema(schema), None
         self.columns = {}
         for field in schema.fields:
             exported = EXPORTED.get(type(field.dataType))
@@ -185,6 +195,10 @@ class Reader(DataSourceReader):
                 yield each
 
     def takes(self, each):
+        values = each.value if isinstance(each, In) else [getattr(each, "value", None)]
+        if not all(value is None or isinstance(value, str) for value in values):
+            # A key that is bytes: Spark looks for it.
+            return False
         if isinstance(each, (EqualTo, EqualNullSafe)):
             self.name_keys([each.value])
         elif isinstance(each, In):
@@ -238,9 +252,10 @@ class Reader(DataSourceReader):
         return pieces
 
     def read(self, partition):
-        if partition is None:
+        # Where there are no partitions Spark asks for one of its own: of no keys.
+        part = getattr(partition, "part", None)
+        if part is None:
             return
-        part = partition.part
         client = part.address.connect()
         (number,) = begin(
             client, self.pattern, self.kind, self.columns, keys=partition.keys,
@@ -251,8 +266,39 @@ class Reader(DataSourceReader):
             raise ValueError(f"slots {part.first} to {part.last} have moved: ask again")
         for batch in batches(client, number):
             if batch.num_rows:
-                columns = [column.cast(f.type) for column, f in zip(batch.columns, self.schema)]
+                columns = [
+                    fitted(column, f, self.nulls) for column, f in zip(batch.columns, self.schema)
+                ]
                 yield pyarrow.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def arrow_schema(schema):
+    """Timestamps are of a zone, which PySpark has to be told since 4.2."""
+    if "timezone" in inspect.signature(to_arrow_schema).parameters:
+        return to_arrow_schema(schema, timezone="UTC")
+    return to_arrow_schema(schema)
+
+
+def fitted(column, field, nulls):
+    """The column in its type; what does not fit is null, or an error."""
+    if pyarrow.types.is_timestamp(field.type) and pyarrow.types.is_string(column.type):
+        # Of no zone, but who wrote it may have said UTC.
+        column = pyarrow.compute.replace_substring_regex(column, r"(Z|[+]00:00)$", "")
+    try:
+        return column.cast(field.type)
+    except pyarrow.ArrowInvalid:
+        values = [fitted_value(value, field, nulls) for value in column]
+        return pyarrow.array(values, field.type)
+
+
+def fitted_value(value, field, nulls):
+    try:
+        return value.cast(field.type).as_py()
+    except pyarrow.ArrowInvalid:
+        if nulls:
+            return None
+        text = f"{value.as_py()!r} does not fit column {field.name!r} of type {field.type}"
+        raise ValueError(f"{text}: declare another type, or option('misfits', 'null')") from None
 
 
 class Writer(DataSourceWriter):
@@ -268,12 +314,15 @@ class Writer(DataSourceWriter):
             if column not in names:
                 raise ValueError(f"a {self.kind} is written from column {column}, which is not there")
         for field in schema.fields:
-            if type(field.dataType) not in (*EXPORTED, types.DateType, types.DecimalType):
+            if type(field.dataType) not in EXPORTED:
                 raise ValueError(f"{field.dataType.simpleString()} cannot be written: {field.name}")
         self.before, star, self.after = source.pattern.partition("*")
         if not star or any(letter in self.before + self.after for letter in "*?[\\"):
             raise ValueError(f"keys are written by a pattern with one *: not {source.pattern!r}")
         self.fields = [name for name in names if name not in (self.key, KEY, TYPE, TTL, SLOT)]
+        self.local = {
+            field.name for field in schema.fields if isinstance(field.dataType, types.TimestampNTZType)
+        }
         self.has_ttl = TTL in names
 
     def write(self, rows):
@@ -291,7 +340,7 @@ class Writer(DataSourceWriter):
         value = row[self.key]
         if value is None:
             raise ValueError(f"a row without {self.key} cannot be written")
-        name = text(value)
+        name = text(value, self.key in self.local)
         if self.key != KEY:
             return self.before.encode() + name + self.after.encode()
         before, after = self.before.encode(), self.after.encode()
@@ -308,13 +357,17 @@ class Writer(DataSourceWriter):
             if row[column] is None:
                 raise ValueError(f"the row of {name!r} has no {column}")
         if self.kind == "string":
-            pipe.set(name, text(row[VALUE]))
+            pipe.set(name, text(row[VALUE], VALUE in self.local))
         elif self.kind == "set":
-            pipe.sadd(name, text(row[MEMBER]))
+            pipe.sadd(name, text(row[MEMBER], MEMBER in self.local))
         elif self.kind == "zset":
-            pipe.zadd(name, {text(row[MEMBER]): row[SCORE]})
+            pipe.zadd(name, {text(row[MEMBER], MEMBER in self.local): row[SCORE]})
         else:
-            values = {field: text(row[field]) for field in self.fields if row[field] is not None}
+            values = {
+                field: text(row[field], field in self.local)
+                for field in self.fields
+                if row[field] is not None
+            }
             if not values:
                 raise ValueError(f"the row of {name!r} has no field")
             pipe.hset(name, mapping=values)
@@ -322,12 +375,17 @@ class Writer(DataSourceWriter):
             pipe.pexpire(name, row[TTL])
 
 
-def text(value):
-    """As the value is kept, and EXPORT reads it."""
+def text(value, is_local=False):
+    """As the value is kept, and EXPORT reads it; a moment that is local is of no zone."""
     if isinstance(value, (bytes, bytearray)):
         return bytes(value)
     if isinstance(value, bool):
         return b"true" if value else b"false"
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f").encode()
+    if isinstance(value, datetime.datetime) and is_local:
+        digits = "microseconds" if value.microsecond % 1000 else "milliseconds"
+        return value.isoformat(timespec=digits).encode()
     if isinstance(value, datetime.datetime):
         moment = value.astimezone(datetime.timezone.utc)
         return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()

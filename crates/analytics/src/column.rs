@@ -116,7 +116,7 @@ impl Cell<'_> {
         match self {
             Cell::Int(int) => Some(int as f64),
             Cell::Float(float) => Some(float),
-            Cell::Text(text) => parse_c_double(text),
+            Cell::Text(text) => parse_c_double(text).or_else(|| parse_nan(text)),
             Cell::Null => None,
         }
     }
@@ -128,6 +128,12 @@ impl Cell<'_> {
             _ => None,
         }
     }
+}
+
+/// What is no number is a value of a column as infinity is, though no command counts with it.
+fn parse_nan(text: &[u8]) -> Option<f64> {
+    let (b"nan" | b"+nan" | b"-nan") = text.to_ascii_lowercase().as_slice() else { return None };
+    Some(f64::NAN)
 }
 
 /// A bit a value.
@@ -155,6 +161,9 @@ impl Bits {
     }
 }
 
+/// An end has 31 bits.
+pub const TEXTS_BYTES_MAX: usize = i32::MAX as usize;
+
 /// Texts one behind the other.
 pub struct Texts {
     /// Where each begins; and the end of the last.
@@ -178,6 +187,11 @@ impl Texts {
     }
 
     fn push(&mut self, cell: Cell<'_>, is_binary: bool) -> Option<()> {
+        if let Cell::Text(text) = cell
+            && text.len() > TEXTS_BYTES_MAX.saturating_sub(self.bytes.len())
+        {
+            return None;
+        }
         match cell {
             Cell::Text(text) if is_binary || from_utf8(text).is_ok() => {
                 self.bytes.extend_from_slice(text);
@@ -311,9 +325,10 @@ mod tests {
     fn what_fits_a_type_is_taken_and_nothing_else() {
         let ints = words(DataType::Int64, &["-1", "1.0", "", "9223372036854775808", "7"]);
         assert_eq!(ints, (vec![true, false, false, false, true], vec![u64::MAX, 7]));
-        let floats = words(DataType::Float64, &["1", "-1e3", "inf", "x"]);
-        assert_eq!(floats.0, [true, true, true, false]);
+        let floats = words(DataType::Float64, &["1", "-1e3", "inf", "x", "NaN", "-nan", "nano"]);
+        assert_eq!(floats.0, [true, true, true, false, true, true, false]);
         assert_eq!(floats.1[1], (-1000f64).to_bits());
+        assert!(f64::from_bits(floats.1[3]).is_nan());
         let times = words(DataType::Timestamp, &["1000", "1970-01-01T00:00:02Z", "yesterday"]);
         assert_eq!(times, (vec![true, true, false], vec![1000, 2000]));
         let bools = words(DataType::Bool, &["1", "NO", "true", "2", "maybe"]);

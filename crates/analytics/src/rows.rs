@@ -11,12 +11,15 @@ use kvasir_structures::crc16;
 use kvasir_structures::quicklist::End;
 use kvasir_structures::stream::{Entry, StreamId};
 
-use crate::column::{Cell, Column};
+use crate::column::{Cell, Column, TEXTS_BYTES_MAX};
 use crate::ipc;
 use crate::shape::{Named, Shape, Source};
 
 /// A batch is about as large: small objects travel together, and a reader holds few of them.
 pub const BATCH_BYTES: usize = 1 << 20;
+
+/// What a value of a column can have at most: the texts of a batch together have 2 GiB.
+const VALUE_BYTES_MAX: usize = TEXTS_BYTES_MAX - BATCH_BYTES;
 
 /// Rows that are gathered for a batch.
 pub struct Rows {
@@ -220,9 +223,19 @@ impl Misfit {
         let show = |bytes: &[u8]| bytes[..bytes.len().min(64)].escape_ascii().to_string();
         let (key, name) = (show(head.key), show(&named.name));
         let data_type = column.data_type.name();
-        let what = match &named.source {
-            Source::Fields => "a field or its value".to_owned(),
-            source => format!("'{}'", show(&own.cell(source, head).to_text())),
+        let cell = own.cell(&named.source, head);
+        let what = match (&named.source, cell) {
+            (Source::Fields, _) => "a field or its value".to_owned(),
+            // Whatever the type, there is no room for it.
+            (_, Cell::Text(text)) if text.len() > VALUE_BYTES_MAX => {
+                let text = format!(
+                    "a value of {} bytes is more than the {VALUE_BYTES_MAX} that one of a column \
+                     can have: column '{name}', at key '{key}': ask for ONMISFIT NULL",
+                    text.len()
+                );
+                return Misfit { text };
+            }
+            _ => format!("'{}'", show(&cell.to_text())),
         };
         let text = format!(
             "{what} does not fit column '{name}' of type {data_type}, at key '{key}': declare \

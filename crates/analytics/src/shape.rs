@@ -9,7 +9,7 @@
 //! | `__score` | a member of a sorted set | float64 |
 //! | `__id` | an entry of a stream | utf8 |
 //! | `__fields` | a hash, an entry of a stream: all fields | map of utf8 |
-//! | any other | a hash, an entry of a stream: the field of that name | utf8 |
+//! | any other, or one of those above that the type has not | a hash, an entry of a stream: the field of that name | utf8 |
 
 use kvasir_keyspace::value::Kind;
 
@@ -51,7 +51,16 @@ pub enum Source {
 }
 
 impl Source {
-    fn of(name: &[u8]) -> Source {
+    /// A name that keys of this type have no column for is that of a field, if they have fields.
+    fn of(name: &[u8], kind: Option<Kind>) -> Source {
+        let source = Source::named(name);
+        match kind {
+            Some(Kind::Hash | Kind::Stream) if !source.is_of(kind) => Source::Field(name.to_vec()),
+            _ => source,
+        }
+    }
+
+    fn named(name: &[u8]) -> Source {
         match name {
             b"__key" => Source::Key,
             b"__type" => Source::Type,
@@ -97,7 +106,7 @@ impl Named {
         declared: Option<DataType>,
         kind: Option<Kind>,
     ) -> Result<Named, String> {
-        let source = Source::of(name);
+        let source = Source::of(name, kind);
         let shown = String::from_utf8_lossy(name);
         if !source.is_of(kind) {
             let of = kind.map_or("keys of any type", Kind::name);
@@ -128,5 +137,26 @@ impl Named {
         };
         let named = names.iter().map(|name| Named::new(name.as_bytes(), None, kind));
         named.map(|column| column.expect("it has these")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_may_be_called_as_a_column_of_another_type() {
+        let source = |name: &str, kind| {
+            let column = Named::new(name.as_bytes(), None, Some(kind));
+            column.map(|column| (column.source, column.data_type))
+        };
+        let field = |name: &str| Ok((Source::Field(name.into()), DataType::Utf8));
+        for name in ["__value", "__member", "__index", "__score", "__id"] {
+            assert_eq!(source(name, Kind::Hash), field(name));
+        }
+        assert_eq!(source("__score", Kind::Stream), field("__score"));
+        assert_eq!(source("__id", Kind::Stream), Ok((Source::Id, DataType::Utf8)));
+        assert_eq!(source("__slot", Kind::Hash), Ok((Source::Slot, DataType::Int64)));
+        assert!(source("__member", Kind::String).is_err());
     }
 }

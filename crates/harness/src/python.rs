@@ -10,6 +10,10 @@ use crate::workspace::{apt_install, command, output, run, target_dir, which};
 /// Half a gigabyte.
 const SPARK: &str = "pyspark==4.1.3\npyarrow==21.0.0\npandas==3.1.1\nnumpy==2.4.6\nredis==6.4.0\n";
 
+/// What came later, and has changed what sources call.
+const SPARK_NEWEST: &str =
+    "pyspark==4.3.0\npyarrow==26.0.1\npandas==3.1.1\nnumpy==2.4.6\nredis==6.4.0\n";
+
 /// The Python of a virtual environment in `folder`, which is made anew unless it was made of the
 /// same requirements: pip's, a line each.
 pub fn venv(folder: &Path, requirements: &str) -> Result<PathBuf> {
@@ -42,4 +46,10 @@ pub fn spark() -> Result<PathBuf> {
         apt_install(&["default-jre-headless"])?;
     }
     venv(&target_dir().join("programs/spark"), SPARK)
+}
+
+/// As `spark`, the newest.
+pub fn spark_newest() -> Result<PathBuf> {
+    spark()?;
+    venv(&target_dir().join("programs/spark-newest"), SPARK_NEWEST)
 }

@@ -16,7 +16,7 @@ use redis::Cmd;
 use crate::create::count;
 use crate::definition::{Definition, ID, INDEX, KEY, Kind, MEMBER, SCORE, SLOT, TTL, TYPE, VALUE};
 use crate::node::failed;
-use crate::send::{Row, send_all};
+use crate::send::{Row, Rows, send_all};
 use crate::table::Table;
 
 /// A hash that has gone since it was read stays gone.
@@ -34,11 +34,11 @@ pub async fn change(context: &SessionContext, statement: DmlStatement) -> Result
     if table.persisted.is_some() {
         return not_impl_err!("a persisted table is not written to");
     }
-    let change = Change::of(&statement, &table.definition)?;
+    let mut change = Change::of(&statement, &table.definition)?;
     let columns: Vec<Expr> = change.columns().map(ident).collect();
     let rows = DataFrame::new(context.state(), Arc::unwrap_or_clone(statement.input));
     let rows = rows.select(columns)?.execute_stream().await?;
-    let met = send_all(&table.place, rows, |row, calls| change.calls(row, calls)).await?;
+    let met = send_all(&table.place, &context.runtime_env(), rows, &mut change).await?;
     count(context, met)
 }
 
@@ -82,6 +82,12 @@ impl Change {
             Change::Update(_, names) => (None, names),
         };
         [KEY].into_iter().chain(one).chain(many.iter().map(String::as_str))
+    }
+}
+
+impl Rows for Change {
+    fn look(&mut self, row: &Row<'_>) -> Result<()> {
+        self.calls(row, &mut Vec::new())
     }
 
     fn calls(&self, row: &Row<'_>, calls: &mut Vec<Cmd>) -> Result<()> {

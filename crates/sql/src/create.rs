@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch, UInt64Array};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, UInt64Array};
+use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
+use datafusion::common::{TableReference, plan_datafusion_err, plan_err};
 use datafusion::dataframe::{DataFrame, DataFrameWriteOptions};
 use datafusion::error::Result;
 use datafusion::logical_expr::{CreateMemoryTable, Expr, Operator, binary_expr, cast, ident, lit};
@@ -32,6 +32,16 @@ pub async fn create(
         return plan_err!("there is a table {name} already");
     }
     let rows = DataFrame::new(context.state(), Arc::unwrap_or_clone(input));
+    create_table(context, place, name, rows).await
+}
+
+/// Creates a table, which there is not yet, of rows, and writes them; returns how many.
+pub async fn create_table(
+    context: &SessionContext,
+    place: &Arc<Place>,
+    name: TableReference,
+    rows: DataFrame,
+) -> Result<DataFrame> {
     let table = Definition::declared(
         pattern(name.table(), rows.schema().as_arrow()),
         None,
@@ -42,6 +52,7 @@ pub async fn create(
         return plan_err!("members without {SCORE}: CREATE EXTERNAL TABLE with a type, and INSERT");
     };
     let columns = columns(name.table(), &definition, rows.schema().as_arrow())?;
+    check_free(context, place, &name, &definition).await?;
     let table = Arc::new(Table { definition, place: Arc::clone(place), persisted: None });
     context.register_table(name.clone(), table)?;
     let written = write(context, rows, columns, &name.to_quoted_string()).await;
@@ -56,10 +67,56 @@ pub fn count_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("count", DataType::UInt64, false)]))
 }
 
+/// How many rows an answer says.
+pub fn counted(batches: &[RecordBatch]) -> u64 {
+    let counts = batches.iter().filter_map(|batch| {
+        let counts = batch.column_by_name("count")?.as_primitive_opt::<UInt64Type>()?;
+        Some(counts.values().iter().sum::<u64>())
+    });
+    counts.sum()
+}
+
 /// An answer of so many rows.
 pub fn count(context: &SessionContext, rows: u64) -> Result<DataFrame> {
     let rows = Arc::new(UInt64Array::from(vec![rows])) as ArrayRef;
     context.read_batch(RecordBatch::try_new(count_schema(), vec![rows])?)
+}
+
+/// Keys of any type would be in the way.
+async fn check_free(
+    context: &SessionContext,
+    place: &Arc<Place>,
+    name: &TableReference,
+    definition: &Definition,
+) -> Result<()> {
+    let definition = Definition::new(definition.pattern.clone(), None, Vec::new(), false);
+    let keys = Table { definition, place: Arc::clone(place), persisted: None };
+    let there = context.read_table(Arc::new(keys))?.limit(0, Some(1))?.count().await?;
+    if there > 0 {
+        return plan_err!("there are keys of {name} already: INSERT INTO writes to them");
+    }
+    Ok(())
+}
+
+/// Writes rows to a table that is there already; returns how many. Its columns are told apart by
+/// their names.
+pub async fn append(
+    context: &SessionContext,
+    name: &TableReference,
+    definition: &Definition,
+    rows: DataFrame,
+) -> Result<DataFrame> {
+    let schema = rows.schema().as_arrow();
+    let is_unknown = |field: &&Arc<Field>| definition.schema.index_of(field.name()).is_err();
+    if let Some(unknown) = schema.fields().iter().find(is_unknown) {
+        return plan_err!("{name} has no column {}", unknown.name());
+    }
+    let column = |field: &Arc<Field>| match schema.column_with_name(field.name()) {
+        Some(_) => Ok(cast(ident(field.name()), field.data_type().clone()).alias(field.name())),
+        None => Ok(lit(ScalarValue::try_from(field.data_type())?).alias(field.name())),
+    };
+    let columns = definition.schema.fields().iter().map(column).collect::<Result<Vec<_>>>()?;
+    write(context, rows, columns, &name.to_quoted_string()).await
 }
 
 async fn write(
@@ -68,10 +125,6 @@ async fn write(
     columns: Vec<Expr>,
     name: &str,
 ) -> Result<DataFrame> {
-    let there = context.table(name).await?.limit(0, Some(1))?.count().await?;
-    if there > 0 {
-        return plan_err!("there are keys of {name} already: INSERT INTO writes to them");
-    }
     let counts = rows.select(columns)?.write_table(name, DataFrameWriteOptions::new()).await?;
     context.read_batches(counts)
 }

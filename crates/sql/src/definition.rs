@@ -21,6 +21,8 @@ pub const MEMBER: &str = "__member";
 pub const INDEX: &str = "__index";
 pub const SCORE: &str = "__score";
 pub const ID: &str = "__id";
+/// All fields as a map, which no table has.
+const FIELDS: &str = "__fields";
 
 /// The type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -144,7 +146,7 @@ impl Definition {
             let data_type = column_type(field.data_type()).ok_or_else(|| {
                 plan_datafusion_err!(
                     "column '{}' cannot be {}: a column of KVASIR is text, bytea, bigint, double, \
-                     boolean or timestamp",
+                     decimal, boolean, date or timestamp",
                     field.name(),
                     field.data_type()
                 )
@@ -162,7 +164,11 @@ impl Definition {
         columns: Vec<Field>,
         nulls_misfits: bool,
     ) -> Definition {
-        let mut fields = vec![Field::new(KEY, DataType::Utf8, true)];
+        // A key that is no text is one of bytes, if it is declared so.
+        let is_binary =
+            |column: &Field| column.name() == KEY && *column.data_type() == DataType::Binary;
+        let key = if columns.iter().any(is_binary) { DataType::Binary } else { DataType::Utf8 };
+        let mut fields = vec![Field::new(KEY, key, true)];
         fields.extend(columns.into_iter().filter(|column| !is_metadata(column.name())));
         fields.push(Field::new(TYPE, DataType::Utf8, true));
         fields.push(Field::new(TTL, DataType::Int64, true));
@@ -195,6 +201,11 @@ fn is_metadata(name: &str) -> bool {
     [KEY, TYPE, TTL, SLOT].contains(&name)
 }
 
+/// Whether EXPORT means something else by this name than a field.
+pub fn is_taken(name: &str, kind: Kind) -> bool {
+    is_metadata(name) || name == FIELDS || (name == ID && kind == Kind::Stream)
+}
+
 /// Milliseconds, as EXPORT has them.
 pub fn timestamp() -> DataType {
     DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()))
@@ -209,11 +220,15 @@ pub fn column_type(declared: &DataType) -> Option<DataType> {
         DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
         DataType::Boolean => DataType::Boolean,
         DataType::Timestamp(..) => timestamp(),
+        DataType::Date32 | DataType::Date64 => DataType::Date32,
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale) => DataType::Decimal128(*precision, *scale),
         _ => return None,
     })
 }
 
-/// As EXPORT calls it.
+/// As EXPORT calls it; what it has no word for comes as text.
 pub fn export_name(data_type: &DataType) -> &'static str {
     match data_type {
         DataType::Binary => "binary",
@@ -225,13 +240,16 @@ pub fn export_name(data_type: &DataType) -> &'static str {
     }
 }
 
-fn sql_name(data_type: &DataType) -> &'static str {
-    match data_type {
+pub fn sql_name(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Decimal128(precision, scale) => return format!("decimal({precision}, {scale})"),
+        DataType::Date32 => "date",
         DataType::Binary => "bytea",
         DataType::Int64 => "bigint",
         DataType::Float64 => "double",
         DataType::Boolean => "boolean",
         DataType::Timestamp(..) => "timestamp",
         _ => "text",
-    }
+    };
+    name.to_string()
 }

@@ -6,11 +6,13 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::logical_expr::expr::{InList, Like};
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator};
 use datafusion::scalar::ScalarValue;
 
 use crate::definition::KEY;
+use crate::glob;
 
 /// A table's LOCATION: a glob, of which two forms are told apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -37,12 +39,12 @@ impl Pattern {
         Pattern::Key(plain)
     }
 
-    /// Whether it says for sure that a key is not of the table; a glob never does.
-    pub fn excludes(&self, key: &str) -> bool {
+    /// Whether a key is not of the table.
+    pub fn excludes(&self, key: &[u8]) -> bool {
         match self {
-            Pattern::Key(name) => key != name,
-            Pattern::Prefix(prefix) => !key.starts_with(prefix),
-            Pattern::Glob(_) => false,
+            Pattern::Key(name) => key != name.as_bytes(),
+            Pattern::Prefix(prefix) => !key.starts_with(prefix.as_bytes()),
+            Pattern::Glob(glob) => !glob::matches(glob.as_bytes(), key),
         }
     }
 }
@@ -160,7 +162,7 @@ impl Selection {
     pub fn new(pattern: &Pattern, keys: Keys) -> Option<Selection> {
         let (pattern, keys) = match (pattern.clone(), keys) {
             (pattern, Keys::These(keys)) => {
-                let possible = keys.into_iter().filter(|key| !pattern.excludes(key));
+                let possible = keys.into_iter().filter(|key| !pattern.excludes(key.as_bytes()));
                 let possible: BTreeSet<_> = possible.collect();
                 (pattern, Some(possible))
             }
@@ -199,11 +201,18 @@ fn of_like(pattern: &str) -> Understood {
 }
 
 fn is_key(expr: &Expr) -> bool {
-    matches!(expr, Expr::Column(column) if column.name == KEY)
+    match expr {
+        Expr::Column(column) => column.name == KEY,
+        // One that is bytes, beside a text.
+        Expr::Cast(cast) => *cast.field.data_type() == DataType::Utf8 && is_key(&cast.expr),
+        _ => false,
+    }
 }
 
 fn text(expr: &Expr) -> Option<String> {
     match expr {
+        // What is compared to a key that is bytes.
+        Expr::Literal(ScalarValue::Binary(Some(bytes)), _) => String::from_utf8(bytes.clone()).ok(),
         Expr::Literal(
             ScalarValue::Utf8(Some(text))
             | ScalarValue::Utf8View(Some(text))

@@ -8,10 +8,16 @@
 mod change;
 mod create;
 mod definition;
+mod digest;
+mod exact;
+mod fit;
 mod flags;
 mod flight;
+mod glob;
 mod graph;
+mod hold;
 mod keys;
+mod like;
 mod names;
 mod node;
 mod output;
@@ -23,7 +29,9 @@ mod send;
 mod session;
 mod shell;
 mod statement;
+mod sum;
 mod table;
+mod unsupported;
 mod write;
 
 use std::io::{IsTerminal, Read};
@@ -52,7 +60,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error:#}");
+            eprintln!("{}", output::shown(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -70,7 +78,7 @@ fn run(flags: Flags) -> anyhow::Result<()> {
         return runtime.block_on(flight::serve(node, &flags, serve));
     }
     let memory = session::runtime(&flags.limits)?;
-    let tell = |text: &str| eprintln!("{text}");
+    let tell = |text: &str| eprintln!("{}", output::shown(text));
     let session = Session::new(node, &flags.limits, &memory, tell)?;
     let format = flags.format.unwrap_or(Format::Table);
     let script = Script { session, format, output: flags.output };

@@ -7,7 +7,7 @@ use datafusion::common::plan_datafusion_err;
 use datafusion::error::Result;
 use redis::{Connection, FromRedisValue};
 
-use crate::definition::{Definition, Kind, VALUE, timestamp};
+use crate::definition::{Definition, KEY, Kind, VALUE, is_taken, timestamp};
 use crate::keys::Pattern;
 use crate::node::refused;
 use crate::table::Place;
@@ -32,13 +32,14 @@ pub fn guess(
     nulls_misfits: bool,
 ) -> Result<Option<Definition>> {
     let mut found: BTreeMap<Kind, usize> = BTreeMap::new();
-    let (mut fields, mut seen) = (Fields::default(), 0);
+    let (mut fields, mut seen, mut has_binary_key) = (Fields::default(), 0, false);
     for part in place.parts()? {
         let mut connection = part.node.connect()?;
         let mut cursor = 0;
         while seen < keys_max {
             let (next, keys) = some_keys(&mut connection, pattern, cursor)?;
             for key in keys.into_iter().take(keys_max - seen) {
+                has_binary_key |= std::str::from_utf8(&key).is_err();
                 let name: String = ask(&mut connection, &["TYPE".as_bytes(), &key])?;
                 // A key may have gone since it was listed.
                 let Some(kind) = Kind::from_name(&name) else { continue };
@@ -59,7 +60,10 @@ pub fn guess(
         [kind] => Some(*kind),
         _ => None,
     };
-    let columns = kind.map_or(Ok(Vec::new()), |kind| fields.columns(pattern, kind))?;
+    let mut columns = kind.map_or(Ok(Vec::new()), |kind| fields.columns(pattern, kind))?;
+    if has_binary_key {
+        columns.push(Field::new(KEY, DataType::Binary, true));
+    }
     Ok(Some(Definition::new(pattern.clone(), kind, columns, nulls_misfits)))
 }
 
@@ -132,8 +136,11 @@ impl Fields {
         }
         let mut columns = kind.own_columns();
         for (name, guess) in self.0 {
-            // A name that is no text is no name of a column.
+            // A name that is no text is no name of a column, nor is one that means something else.
             let Ok(name) = String::from_utf8(name) else { continue };
+            if is_taken(&name, kind) {
+                continue;
+            }
             let data_type = guess.data_type();
             match columns.iter_mut().find(|column| *column.name() == name) {
                 Some(column) => column.set_data_type(data_type),
@@ -148,6 +155,7 @@ impl Fields {
 struct Guess {
     is_int: bool,
     is_float: bool,
+    has_number: bool,
     is_bool: bool,
     is_timestamp: bool,
     is_text: bool,
@@ -155,7 +163,14 @@ struct Guess {
 
 impl Default for Guess {
     fn default() -> Guess {
-        Guess { is_int: true, is_float: true, is_bool: true, is_timestamp: true, is_text: true }
+        Guess {
+            is_int: true,
+            is_float: true,
+            has_number: false,
+            is_bool: true,
+            is_timestamp: true,
+            is_text: true,
+        }
     }
 }
 
@@ -168,7 +183,10 @@ impl Guess {
         self.is_int &= text.parse::<i64>().is_ok_and(|int| int.to_string() == text);
         let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '-')
             && (!text.starts_with('0') || text == "0" || text.starts_with("0."));
-        self.is_float &= is_number && text.parse::<f64>().is_ok();
+        let is_number = is_number && text.parse::<f64>().is_ok();
+        // These stand beside numbers; alone they may be words.
+        self.is_float &= is_number || matches!(text, "NaN" | "nan" | "inf" | "-inf");
+        self.has_number |= is_number;
         self.is_bool &= matches!(text, "true" | "false");
         self.is_timestamp &= is_timestamp(text.as_bytes());
     }
@@ -176,7 +194,7 @@ impl Guess {
     fn data_type(&self) -> DataType {
         match self {
             Guess { is_int: true, .. } => DataType::Int64,
-            Guess { is_float: true, .. } => DataType::Float64,
+            Guess { is_float: true, has_number: true, .. } => DataType::Float64,
             Guess { is_bool: true, .. } => DataType::Boolean,
             Guess { is_timestamp: true, .. } => timestamp(),
             Guess { is_text: true, .. } => DataType::Utf8,

@@ -23,6 +23,7 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, stream};
 
+use crate::fit::fit;
 use crate::node::Part;
 use crate::pull::{Pull, Wish};
 
@@ -186,7 +187,7 @@ impl Reading {
     fn shape(&mut self, batch: RecordBatch) -> Result<RecordBatch> {
         let wanted = self.left.map_or(batch.num_rows(), |left| left.min(batch.num_rows()));
         self.left = self.left.map(|left| left - wanted);
-        let columns = batch.slice(0, wanted).columns()[..self.schema.fields().len()].to_vec();
+        let columns = fit(&batch.slice(0, wanted), &self.schema, self.wish.nulls_misfits)?;
         let options = RecordBatchOptions::new().with_row_count(Some(wanted));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }

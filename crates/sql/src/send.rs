@@ -2,16 +2,21 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray,
+};
 use datafusion::arrow::compute::cast;
-use datafusion::arrow::datatypes::{DataType, Float64Type, SchemaRef};
+use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef};
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnv;
 use futures::StreamExt;
 use redis::cluster::ClusterConnection;
 use redis::{Cmd, Connection, Value};
 use tokio::task::block_in_place;
 
+use crate::definition::{KEY, Kind};
+use crate::hold::Held;
 use crate::node::{failed, refused};
 use crate::table::Place;
 
@@ -40,7 +45,17 @@ impl Row<'_> {
 }
 
 /// As the values are kept: numbers in their shortest form, timestamps as RFC 3339.
-fn to_bytes(column: &ArrayRef) -> Result<ArrayRef> {
+fn to_bytes(batch: &RecordBatch) -> Result<RecordBatch> {
+    let columns = batch.columns().iter().map(column_to_bytes).collect::<Result<Vec<_>>>()?;
+    let schema = batch.schema();
+    let fields = schema.fields().iter();
+    let fields: Vec<_> =
+        fields.map(|field| Field::new(field.name(), DataType::Binary, true)).collect();
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)?)
+}
+
+fn column_to_bytes(column: &ArrayRef) -> Result<ArrayRef> {
     if let DataType::Float64 = column.data_type() {
         let floats = column.as_primitive::<Float64Type>();
         let texts = floats.iter().map(|float| float.map(|float| float.to_string()));
@@ -54,19 +69,51 @@ fn to_bytes(column: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast(&texts, &DataType::Binary)?)
 }
 
-/// Sends what all rows become as they come; returns how many there were.
+/// What is written of rows.
+pub trait Rows {
+    /// Fails if a statement with this row is not to write anything. Every row is looked at before
+    /// the first is written.
+    fn look(&mut self, row: &Row<'_>) -> Result<()>;
+
+    /// The calls that write a row.
+    fn calls(&self, row: &Row<'_>, calls: &mut Vec<Cmd>) -> Result<()>;
+
+    /// The only type that keys may have which are there already, where the calls themselves do
+    /// not see to that.
+    fn only_kind(&self) -> Option<Kind> {
+        None
+    }
+}
+
+/// Sends what all rows become, once all of them are there and fit to be written; returns how many
+/// there were.
 pub async fn send_all(
     place: &Place,
+    runtime: &Arc<RuntimeEnv>,
     mut rows: SendableRecordBatchStream,
-    to_calls: impl Fn(&Row<'_>, &mut Vec<Cmd>) -> Result<()>,
+    what: &mut impl Rows,
 ) -> Result<u64> {
-    let mut link = block_in_place(|| Link::new(place))?;
-    let mut count = 0;
+    let (mut held, mut count) = (Held::new(runtime), 0);
     while let Some(batch) = rows.next().await.transpose()? {
-        block_in_place(|| link.send_rows(&batch, &to_calls))?;
+        let batch = to_bytes(&batch)?;
+        for_each(&batch, |row| what.look(row))?;
         count += batch.num_rows() as u64;
+        held.add(batch)?;
     }
+    block_in_place(|| {
+        let mut link = Link::new(place)?;
+        if let Some(kind) = what.only_kind() {
+            held.for_each(|batch| link.check_kinds(batch, kind))?;
+        }
+        held.for_each(|batch| link.send_rows(batch, &*what))
+    })?;
     Ok(count)
+}
+
+fn for_each(batch: &RecordBatch, mut take: impl FnMut(&Row<'_>) -> Result<()>) -> Result<()> {
+    let schema = batch.schema();
+    let row = |at| Row { schema: &schema, columns: batch.columns(), at };
+    (0..batch.num_rows()).try_for_each(|at| take(&row(at)))
 }
 
 /// A connection that is written to.
@@ -84,26 +131,48 @@ impl Link {
     }
 
     /// Each row becomes calls, and these pipelines.
-    fn send_rows(
-        &mut self,
-        batch: &RecordBatch,
-        to_calls: &impl Fn(&Row<'_>, &mut Vec<Cmd>) -> Result<()>,
-    ) -> Result<()> {
-        let columns = batch.columns().iter().map(to_bytes);
-        let (schema, columns) = (batch.schema(), columns.collect::<Result<Vec<_>>>()?);
+    fn send_rows(&mut self, batch: &RecordBatch, what: &impl Rows) -> Result<()> {
         let mut calls = Vec::with_capacity(PIPELINE + 1);
-        for at in 0..batch.num_rows() {
-            to_calls(&Row { schema: &schema, columns: &columns, at }, &mut calls)?;
+        for_each(batch, |row| {
+            what.calls(row, &mut calls)?;
             if calls.len() >= PIPELINE {
                 self.send(std::mem::take(&mut calls))?;
             }
-        }
-        self.send(calls)
+            Ok(())
+        })?;
+        self.send(calls).map(drop)
     }
 
-    fn send(&mut self, calls: Vec<Cmd>) -> Result<()> {
+    /// Fails if one of the keys is there with another type.
+    fn check_kinds(&mut self, batch: &RecordBatch, kind: Kind) -> Result<()> {
+        let (mut keys, mut calls) = (Vec::new(), Vec::new());
+        for_each(batch, |row| {
+            let key = row.text(KEY).unwrap_or_default().to_vec();
+            let mut call = redis::cmd("TYPE");
+            call.arg(&key);
+            calls.push(call);
+            keys.push(key);
+            Ok(())
+        })?;
+        for (keys, calls) in keys.chunks(PIPELINE).zip(calls.chunks(PIPELINE)) {
+            for (key, found) in keys.iter().zip(self.send(calls.to_vec())?) {
+                let found: String = redis::from_redis_value(found)
+                    .map_err(|_| failed("TYPE was answered oddly"))?;
+                if found != "none" && found != kind.name() {
+                    let name = String::from_utf8_lossy(key);
+                    let wanted = kind.name();
+                    return Err(failed(format_args!(
+                        "WRONGTYPE the key '{name}' is a {found}, which a {wanted} would overwrite"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, calls: Vec<Cmd>) -> Result<Vec<Value>> {
         if calls.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let sent: redis::RedisResult<Vec<Value>> = match self {
             Link::One(connection) => {
@@ -121,6 +190,6 @@ impl Link {
                 pipeline.query(connection)
             }
         };
-        sent.map(drop).map_err(refused)
+        sent.map_err(refused)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{CatalogProvider, MemoryCatalogProvider, MemorySchemaProvider};
 use datafusion::common::{TableReference, plan_err};
@@ -19,16 +20,21 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Statement as SqlStatement, TableObject};
 
+use crate::definition::Definition;
+use crate::digest::{Hash, Kind};
+use crate::exact::ExactIntegers;
 use crate::flags::Limits;
 use crate::graph;
+use crate::like::LikeEscape;
 use crate::names::{Maker, Names};
 use crate::node::Node;
+use crate::sum::ExactSum;
 use crate::table::{Place, Table};
 use crate::{change, create, statement};
 
 pub const CATALOG: &str = "kvasir";
 pub const SCHEMA: &str = "public";
-const MIB: usize = 1024 * 1024;
+pub const MIB: usize = 1024 * 1024;
 
 /// What all sessions of the program have together: their memory, and whether there are files.
 pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>> {
@@ -38,6 +44,15 @@ pub fn runtime(limits: &Limits) -> Result<Arc<RuntimeEnv>> {
         builder = builder.with_object_store_registry(Arc::new(NoFiles));
     }
     builder.build_arc()
+}
+
+/// What becomes of rows that come without SQL.
+#[derive(Clone, Copy)]
+pub struct Ingest {
+    /// Of a table that is not there.
+    pub creates: bool,
+    /// To one that is.
+    pub appends: bool,
 }
 
 pub struct Session {
@@ -76,8 +91,14 @@ impl Session {
                 .with_file_formats(SessionStateDefaults::default_file_formats())
                 .with_table_factories(SessionStateDefaults::default_table_factories());
         }
-        let builder = builder.with_table_factory("KVASIR".into(), Arc::new(maker.clone()));
+        let builder = builder
+            .with_table_factory("KVASIR".into(), Arc::new(maker.clone()))
+            .with_analyzer_rule(Arc::new(LikeEscape))
+            .with_analyzer_rule(Arc::new(ExactIntegers));
         let context = SessionContext::new_with_state(builder.build());
+        context.register_udaf(ExactSum::default().into());
+        context.register_udf(Hash::new(Kind::Md5).into());
+        context.register_udf(Hash::new(Kind::Sha256).into());
         let catalog = MemoryCatalogProvider::new();
         let names = Names { created: MemorySchemaProvider::new(), maker };
         catalog.register_schema(SCHEMA, Arc::new(names))?;
@@ -144,6 +165,35 @@ impl Session {
             }
         }
         Ok(tables)
+    }
+
+    /// A table of keys, if there is one of this name.
+    pub async fn definition(&self, table: &str) -> Result<Option<Definition>> {
+        let catalog = self.context.catalog(CATALOG);
+        let Some(schema) = catalog.and_then(|catalog| catalog.schema(SCHEMA)) else {
+            return Ok(None);
+        };
+        let provider = schema.table(table).await?;
+        let provider = provider.as_deref().map(|provider| provider as &dyn std::any::Any);
+        let table = provider.and_then(|provider| provider.downcast_ref::<Table>());
+        Ok(table.map(|table| table.definition.clone()))
+    }
+
+    /// Writes rows to a table, or makes one of them; returns how many.
+    pub async fn ingest(&self, table: &str, rows: Vec<RecordBatch>, to: Ingest) -> Result<u64> {
+        let name = TableReference::bare(table);
+        let rows = self.context.read_batches(rows)?;
+        let written = match (self.definition(table).await?, to) {
+            (Some(_), Ingest { appends: false, .. }) => {
+                return plan_err!("there is a table {table} already");
+            }
+            (None, Ingest { creates: false, .. }) => return plan_err!("there is no table {table}"),
+            (Some(definition), _) => {
+                create::append(&self.context, &name, &definition, rows).await?
+            }
+            (None, _) => create::create_table(&self.context, &self.place, name, rows).await?,
+        };
+        Ok(create::counted(&written.collect().await?))
     }
 
     /// INSERT without columns means the key and what was declared, not what the server says of it.

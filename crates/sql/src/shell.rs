@@ -13,7 +13,7 @@ use rustyline::history::FileHistory;
 use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{Context, Editor, Helper};
 
-use crate::output::Format;
+use crate::output::{Format, shown};
 use crate::script::Script;
 
 const PROMPT: &str = "kvasir> ";
@@ -116,7 +116,7 @@ fn answer(script: &Script, runtime: &tokio::runtime::Runtime, text: &str) {
     let begin = Instant::now();
     match runtime.block_on(script.run(text)) {
         Ok(rows) => println!("{rows} rows in {:.3} s", begin.elapsed().as_secs_f64()),
-        Err(error) => eprintln!("{}", error.strip_backtrace()),
+        Err(error) => eprintln!("{}", shown(&error.strip_backtrace())),
     }
 }
 

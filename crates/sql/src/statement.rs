@@ -11,6 +11,8 @@ use datafusion::sql::parser::{DFParserBuilder, Statement};
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
+use crate::unsupported;
+
 /// Settings that change how a query runs, but neither where files are nor how much it may take.
 const SETTINGS: [&str; 3] =
     ["datafusion.execution.time_zone", "datafusion.optimizer.", "datafusion.explain."];
@@ -113,13 +115,15 @@ fn is_word(token: &Token, word: &str) -> bool {
     matches!(token, Token::Word(found) if found.value.eq_ignore_ascii_case(word))
 }
 
-/// COPY is refused before it is planned, as the planner looks for its format first.
+/// COPY is refused before it is planned, as the planner looks for its format first; and so is what
+/// the planner would leave out.
 pub fn check_text(statement: &Statement, allows_files: bool) -> Result<()> {
     match statement {
         Statement::CopyTo(_) if !allows_files => {
             plan_err!("COPY writes files, and that is only done with --allow-files")
         }
         Statement::Explain(explain) => check_text(&explain.statement, allows_files),
+        Statement::Statement(statement) => unsupported::check(statement),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::not_impl_err;
@@ -15,6 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 
 use crate::definition::{Definition, SLOT, export_name};
+use crate::fit::fit;
 use crate::keys::{Keys, Pattern, Selection, Understood};
 use crate::node::{Node, Part, slot_of};
 use crate::pull::{Pull, Wish};
@@ -61,7 +63,8 @@ impl Table {
             for part in parts {
                 let mut pull = Pull::begin(&part, &wish)?;
                 while let Some(batch) = pull.next(|| true)? {
-                    batches.push(batch.with_schema(Arc::clone(&schema))?);
+                    let columns = fit(&batch, &schema, wish.nulls_misfits)?;
+                    batches.push(RecordBatch::try_new(Arc::clone(&schema), columns)?);
                 }
             }
         }

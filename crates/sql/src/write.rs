@@ -1,6 +1,7 @@
 //! INSERT INTO: rows become hashes, strings, members of sets and of sorted sets, by pipelines.
 //!
-//! A null is not written: what the key holds there stays.
+//! A null is not written: what the key holds there stays. A statement whose rows cannot all be
+//! written writes none of them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,8 +16,9 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType};
 use redis::Cmd;
 
 use crate::definition::{Definition, KEY, Kind, MEMBER, SCORE, TTL, VALUE};
+use crate::hold::Seen;
 use crate::node::failed;
-use crate::send::{Row, send_all};
+use crate::send::{Row, Rows, send_all};
 use crate::table::Place;
 
 /// Writes the rows of a table.
@@ -45,7 +47,7 @@ impl Writer {
     fn calls(&self, row: &Row<'_>, calls: &mut Vec<Cmd>) -> Result<()> {
         let key = row.text(KEY).ok_or_else(|| failed("a row without __key cannot be written"))?;
         let name = String::from_utf8_lossy(key);
-        if self.definition.pattern.excludes(&name) {
+        if self.definition.pattern.excludes(key) {
             let pattern = &self.definition.pattern;
             return Err(failed(format_args!("the key '{name}' is not one of {pattern}")));
         }
@@ -84,6 +86,47 @@ impl Writer {
     }
 }
 
+/// The rows of one statement. A key, or a member of it, that comes twice would leave one row of
+/// two, and nobody could say which.
+struct Writing<'a> {
+    writer: &'a Writer,
+    seen: Seen,
+}
+
+impl Rows for Writing<'_> {
+    fn look(&mut self, row: &Row<'_>) -> Result<()> {
+        self.writer.calls(row, &mut Vec::new())?;
+        let key = row.text(KEY).unwrap_or_default();
+        let member = match self.writer.kind {
+            Kind::Set | Kind::SortedSet => row.text(MEMBER),
+            _ => None,
+        };
+        let is_first = match member {
+            Some(member) => self.seen.is_first(&[key, member])?,
+            None => self.seen.is_first(&[key])?,
+        };
+        if is_first {
+            return Ok(());
+        }
+        let key = String::from_utf8_lossy(key);
+        Err(match member.map(String::from_utf8_lossy) {
+            Some(member) => failed(format_args!(
+                "two rows have the key '{key}' and the member '{member}': none is written"
+            )),
+            None => failed(format_args!("two rows have the key '{key}': none is written")),
+        })
+    }
+
+    fn calls(&self, row: &Row<'_>, calls: &mut Vec<Cmd>) -> Result<()> {
+        self.writer.calls(row, calls)
+    }
+
+    /// SET alone takes the place of whatever is there.
+    fn only_kind(&self) -> Option<Kind> {
+        (self.writer.kind == Kind::String).then_some(Kind::String)
+    }
+}
+
 impl DisplayAs for Writer {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "KvasirWriter: keys={}, type={}", self.definition.pattern, self.kind.name())
@@ -99,8 +142,10 @@ impl DataSink for Writer {
     async fn write_all(
         &self,
         rows: SendableRecordBatchStream,
-        _: &Arc<TaskContext>,
+        task: &Arc<TaskContext>,
     ) -> Result<u64> {
-        send_all(&self.place, rows, |row, calls| self.calls(row, calls)).await
+        let runtime = task.runtime_env();
+        let mut writing = Writing { writer: self, seen: Seen::new(&runtime) };
+        send_all(&self.place, &runtime, rows, &mut writing).await
     }
 }

@@ -4,6 +4,7 @@ python spark.py PORT [PART...]
 """
 
 import datetime
+import decimal
 import os
 import pathlib
 import re
@@ -108,6 +109,40 @@ def filters(frames, exported):
         assert exported() - before == pulled, (condition, exported() - before)
 
 
+def read_here(frames, client):
+    """Types that the server has no word for are written as texts, and read back as they were."""
+    columns = "__key string, day date, price decimal(12,3), at timestamp_ntz, nothing date"
+    day, at = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 23, 59, 59, 123456)
+    rows = [
+        ("mixed:1", day, decimal.Decimal("-12.500"), at, None),
+        ("mixed:2", datetime.date(1, 1, 1), decimal.Decimal("0.001"), at.replace(microsecond=0), None),
+    ]
+    frames.save(frames.spark.createDataFrame(rows, columns), "mixed:*")
+    assert client.hgetall("mixed:1") == {
+        b"day": b"2024-02-29", b"price": b"-12.500", b"at": b"2024-02-29T23:59:59.123456"
+    }
+    # Who wrote it may have said that it is UTC.
+    client.hset("mixed:2", "at", "2024-02-29T23:59:59Z")
+    read = frames.load("mixed:*", columns).orderBy("__key")
+    assert [tuple(row) for row in read.collect()] == rows, read.collect()
+    assert read.where("day > '2000-01-01' AND price < 0").count() == 1
+    assert frames.load("mixed:*").columns == ["__key", "at", "day", "price", "__ttl"]
+    client.delete("mixed:1", "mixed:2")
+
+
+def odd_names(frames, client):
+    """Fields and keys that are called as nothing else is."""
+    client.hset("odd:1", mapping={"__value": "v", "__id": "i", "__ttl": "t", "a": "1"})
+    client.hset(b"odd:\xff", "a", "2")
+    client.set("odds:1", "x")
+    odd = frames.load("odd:1")
+    assert odd.columns == ["__key", "a", "__ttl"] and odd.first()["a"] == "1"
+    keys = frames.load("odd:*", "__key binary, a string")
+    assert {bytes(row["__key"]) for row in keys.collect()} == {b"odd:1", b"odd:\xff"}
+    assert keys.where("__key = X'6F64643AFF'").count() == 1
+    client.delete("odd:1", b"odd:\xff", "odds:1")
+
+
 def others(frames, client):
     spark = frames.spark
     frames.save(spark.createDataFrame([("a", "1"), ("b", "2")], "id string, __value string"),
@@ -139,7 +174,12 @@ def refused(frames, client):
     assert nulls.where("int IS NULL").count() == 1
     client.delete("row:bad")
     fails("no key matches none:*", lambda: frames.load("none:*"))
-    fails("a column cannot be date", frames.load("row:*", "a date").count)
+    fails("a column cannot be array<int>", frames.load("row:*", "a array<int>").count)
+    client.hset("day:1", mapping={"d": "2026-02-30", "n": "1.5"})
+    fails("'2026-02-30' does not fit column 'd'", frames.load("day:*", "d date").count)
+    days = frames.load("day:*", "d date, n decimal(9,2)", misfits="null")
+    assert days.collect() == [(None, decimal.Decimal("1.50"))], days.collect()
+    client.delete("day:1")
     fails("there is no type 'tree'", lambda: frames.load("row:*", type="tree"))
     one = frames.spark.createDataFrame([("other:1", "x")], "__key string, a string")
     fails("is not one of row:*", lambda: frames.save(one, "row:*"))
@@ -250,6 +290,8 @@ if __name__ == "__main__":
     frames = Frames(spark, port)
     for part, work in {
         "rows of every type": lambda: hashes(frames, client, 8),
+        "types that are read here": lambda: read_here(frames, client),
+        "odd names": lambda: odd_names(frames, client),
         "filters": lambda: filters(frames, lambda: exported_rows(client)),
         "values of other kinds": lambda: others(frames, client),
         "what is refused": lambda: refused(frames, client),

@@ -14,7 +14,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, anyhow, bail};
 use kvasir_harness::kvasir::{self, BACKENDS};
 use kvasir_harness::oracle::Oracle;
-use kvasir_harness::python::{spark, venv};
+use kvasir_harness::python::{spark, spark_newest, venv};
 use kvasir_harness::server::{Launch, Server};
 use kvasir_harness::workspace::{apt_install, command, root, run, target_dir, which};
 
@@ -44,6 +44,7 @@ static PROGRAMS: &[Program] = &[
     Program { name: "analytics", script: "analytics.py", is_ours: true, is_large: false },
     Program { name: "metrics", script: "metrics.py", is_ours: true, is_large: false },
     Program { name: "spark", script: "spark.py", is_ours: true, is_large: true },
+    Program { name: "spark-newest", script: "spark.py", is_ours: true, is_large: true },
 ];
 
 #[derive(clap::Args)]
@@ -92,8 +93,9 @@ fn oracle_launch(oracle: Oracle) -> Launch {
 fn run_all(launch: &Launch, programs: &[&'static Program]) -> Result<()> {
     python()?;
     install_node()?;
-    if programs.iter().any(|program| program.is_large) {
-        spark()?;
+    // Before they run at once.
+    for program in programs.iter().filter(|program| program.is_large) {
+        program.spark()?;
     }
     println!("{} programs on {}", programs.len(), launch.program.display());
     let failed = thread::scope(|scope| {
@@ -134,6 +136,10 @@ fn run_one(launch: &Launch, program: &Program) -> Result<()> {
 }
 
 impl Program {
+    fn spark(&self) -> Result<PathBuf> {
+        if self.name == "spark-newest" { spark_newest() } else { spark() }
+    }
+
     /// `timeout` ends the program with all processes that it has started.
     fn command(&self, port: u16) -> Result<Command> {
         let mut timeout = command("timeout");
@@ -143,7 +149,7 @@ impl Program {
             // Node looks for packages beside the script.
             timeout.arg("node").arg(node_dir().join(self.script));
         } else {
-            let python = if self.is_large { spark()? } else { python()? };
+            let python = if self.is_large { self.spark()? } else { python()? };
             timeout.arg(python).arg(scripts().join(self.script));
         }
         timeout.arg(port.to_string());

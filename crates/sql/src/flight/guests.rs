@@ -7,19 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use datafusion::error::Result;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use tonic::Status;
 use tonic::metadata::MetadataMap;
+use tonic::{Code, Status};
 
 use crate::flags::Limits;
 use crate::flight::answer::status;
 use crate::flight::prepared::Prepared;
 use crate::node::Node;
-use crate::session::Session;
+use crate::session::{MIB, Session};
 use crate::statement;
 
+/// ADBC leaves the padding out, others have it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 /// Beyond so many, who has been silent the longest has to log in again.
 const GUESTS_MAX: usize = 1024;
 
@@ -50,6 +56,11 @@ impl Guests {
         Guests { node, limits, runtime, init, known: Mutex::default() }
     }
 
+    /// What rows may take that wait to be written.
+    pub fn memory_bytes(&self) -> usize {
+        self.limits.memory.saturating_mul(MIB)
+    }
+
     /// Logs in by `Basic`, and returns the token of the session.
     pub async fn log_in(&self, metadata: &MetadataMap) -> Result<String, Status> {
         let (user, password) = match header(metadata)? {
@@ -65,16 +76,18 @@ impl Guests {
     /// Whose call it is, by a token, or by user and password, or as nobody in particular.
     pub async fn find(&self, metadata: &MetadataMap) -> Result<Arc<Guest>, Status> {
         let header = header(metadata)?.unwrap_or_default();
-        let key = header.strip_prefix("Bearer ").unwrap_or(header);
+        let key = after(header, "Bearer").unwrap_or(header);
         if let Some(known) = self.known().get_mut(key) {
             known.used = Instant::now();
             return Ok(Arc::clone(&known.guest));
         }
-        if header.starts_with("Bearer ") {
-            return Err(Status::unauthenticated("this token is not known: log in again"));
+        if after(header, "Bearer").is_some() && !is_nobody(key) {
+            return Err(Status::unauthenticated(
+                "unauthenticated: no login has this token: log in again, with user and password",
+            ));
         }
-        let node = match header {
-            "" => self.node.clone(),
+        let node = match key {
+            key if is_nobody(key) => self.node.clone(),
             header => {
                 let (user, password) = credentials(header)?;
                 self.node.with_user(Some(&user), &password)
@@ -85,7 +98,17 @@ impl Guests {
 
     async fn admit(&self, key: &str, node: Node) -> Result<Arc<Guest>, Status> {
         let open = || Session::new(node, &self.limits, &self.runtime, |_| {});
-        let session = tokio::task::block_in_place(open).map_err(|error| status(&error))?;
+        let session = tokio::task::block_in_place(open).map_err(|error| {
+            let told = status(&error);
+            match is_nobody(key) && told.code() == Code::Unauthenticated {
+                // The default user has a password, or is off.
+                true => Status::unauthenticated(format!(
+                    "unauthenticated: log in with user and password: {}",
+                    told.message()
+                )),
+                false => told,
+            }
+        })?;
         for statement in statement::parse(&self.init).map_err(|error| status(&error))? {
             let done = async {
                 let plan = session.plan(statement).await?;
@@ -115,10 +138,21 @@ fn header(metadata: &MetadataMap) -> Result<Option<&str>, Status> {
     header.transpose().map_err(|_| Status::unauthenticated("the authorization is no text"))
 }
 
+/// What stands behind the word that says what kind of authorization it is.
+fn after<'h>(header: &'h str, kind: &str) -> Option<&'h str> {
+    let (word, rest) = header.split_once(' ').unwrap_or((header, ""));
+    word.eq_ignore_ascii_case(kind).then(|| rest.trim())
+}
+
+/// No token, or that which flightsql-dbapi sends where it has none.
+fn is_nobody(token: &str) -> bool {
+    matches!(token, "" | "None")
+}
+
 /// User and password of `Basic`.
 fn credentials(header: &str) -> Result<(String, String), Status> {
-    let encoded = header.strip_prefix("Basic ");
-    let decoded = encoded.and_then(|encoded| BASE64_STANDARD.decode(encoded.trim()).ok());
+    let encoded = after(header, "Basic");
+    let decoded = encoded.and_then(|encoded| BASE64.decode(encoded).ok());
     let text = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
     let both = text.as_deref().and_then(|text| text.split_once(':'));
     let (user, password) =

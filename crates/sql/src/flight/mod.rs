@@ -2,6 +2,7 @@
 //! server.
 
 mod answer;
+mod facts;
 mod guests;
 mod prepared;
 mod service;

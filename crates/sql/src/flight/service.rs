@@ -9,30 +9,33 @@ use std::sync::Arc;
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
-use arrow_flight::sql::metadata::{SqlInfoData, SqlInfoDataBuilder};
 use arrow_flight::sql::server::{FlightSqlService, PeekableFlightDataStream};
 use arrow_flight::sql::{
     ActionClosePreparedStatementRequest, ActionCreatePreparedStatementRequest,
-    ActionCreatePreparedStatementResult, CommandGetCatalogs, CommandGetDbSchemas,
-    CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandPreparedStatementQuery,
-    CommandPreparedStatementUpdate, CommandStatementQuery, CommandStatementUpdate,
-    DoPutPreparedStatementResult, ProstMessageExt, SqlInfo, TicketStatementQuery,
+    ActionCreatePreparedStatementResult, CommandGetCatalogs, CommandGetCrossReference,
+    CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys, CommandGetPrimaryKeys,
+    CommandGetSqlInfo, CommandGetTableTypes, CommandGetTables, CommandGetXdbcTypeInfo,
+    CommandPreparedStatementQuery, CommandPreparedStatementUpdate, CommandStatementIngest,
+    CommandStatementQuery, CommandStatementUpdate, DoPutPreparedStatementResult, ProstMessageExt,
+    SqlInfo, TableExistsOption, TableNotExistOption, TicketStatementQuery,
 };
 use arrow_flight::{
     Action, FlightDescriptor, FlightInfo, HandshakeRequest, HandshakeResponse, Ticket,
 };
-use datafusion::arrow::array::AsArray;
-use datafusion::arrow::datatypes::{DataType, Field, Schema, UInt64Type};
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::LogicalPlan;
 use futures::future::ready;
 use futures::{Stream, TryStreamExt, stream};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::create::counted;
 use crate::flight::answer::{self, Data, info, no_columns, schema_bytes, status};
+use crate::flight::facts;
 use crate::flight::guests::{Guest, Guests};
 use crate::flight::prepared::Statement;
-use crate::session::{CATALOG, SCHEMA, Session};
+use crate::session::{CATALOG, Ingest, SCHEMA, Session};
 
 pub struct Service {
     pub guests: Guests,
@@ -88,11 +91,7 @@ impl Guest {
     async fn run(&self, plan: LogicalPlan) -> Result<i64, Status> {
         let run = async { self.session.run(plan).await?.collect().await };
         let batches = run.await.map_err(|error| status(&error))?;
-        let counts = batches.iter().filter_map(|batch| {
-            let counts = batch.column_by_name("count")?.as_primitive_opt::<UInt64Type>()?;
-            Some(counts.values().iter().sum::<u64>())
-        });
-        Ok(counts.sum::<u64>() as i64)
+        Ok(counted(&batches) as i64)
     }
 }
 
@@ -105,18 +104,6 @@ impl Statement {
             _ => Err(Status::invalid_argument("a query takes one row of parameters")),
         }
     }
-}
-
-fn sql_info() -> Result<SqlInfoData, Status> {
-    let mut facts = SqlInfoDataBuilder::new();
-    facts.append(SqlInfo::FlightSqlServerName, "Kvasir");
-    facts.append(SqlInfo::FlightSqlServerVersion, env!("CARGO_PKG_VERSION"));
-    facts.append(SqlInfo::FlightSqlServerArrowVersion, "1.3");
-    facts.append(SqlInfo::FlightSqlServerReadOnly, false);
-    facts.append(SqlInfo::FlightSqlServerSql, true);
-    facts.append(SqlInfo::FlightSqlServerTransaction, 0i32);
-    facts.append(SqlInfo::SqlIdentifierQuoteChar, "\"");
-    facts.build().map_err(|error| Status::internal(error.to_string()))
 }
 
 #[tonic::async_trait]
@@ -166,6 +153,18 @@ impl FlightSqlService for Service {
     ) -> Result<i64, Status> {
         let guest = self.guests.find(request.metadata()).await?;
         guest.update(&command.query, None).await
+    }
+
+    async fn do_put_statement_ingest(
+        &self,
+        command: CommandStatementIngest,
+        request: Request<PeekableFlightDataStream>,
+    ) -> Result<i64, Status> {
+        let guest = self.guests.find(request.metadata()).await?;
+        let to = ingest_of(&command)?;
+        let rows = batches(request.into_inner(), self.guests.memory_bytes()).await?;
+        let written = guest.session.ingest(&command.table, rows, to).await;
+        written.map(|rows| rows as i64).map_err(|error| status(&error))
     }
 
     async fn do_action_create_prepared_statement(
@@ -337,7 +336,7 @@ impl FlightSqlService for Service {
         command: CommandGetSqlInfo,
         request: Request<FlightDescriptor>,
     ) -> Result<Response<FlightInfo>, Status> {
-        let facts = sql_info()?;
+        let facts = facts::of_sql()?;
         info(&command.clone().into_builder(&facts).schema(), &command, request.into_inner())
     }
 
@@ -347,9 +346,106 @@ impl FlightSqlService for Service {
         request: Request<Ticket>,
     ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
         self.guests.find(request.metadata()).await?;
-        let facts = sql_info()?;
+        let facts = facts::of_sql()?;
         let rows = command.into_builder(&facts);
         answer::batch(rows.schema(), rows.build().map_err(of_flight))
+    }
+
+    async fn get_flight_info_xdbc_type_info(
+        &self,
+        command: CommandGetXdbcTypeInfo,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        let types = facts::of_types()?;
+        info(&command.into_builder(&types).schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_xdbc_type_info(
+        &self,
+        command: CommandGetXdbcTypeInfo,
+        request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        self.guests.find(request.metadata()).await?;
+        let types = facts::of_types()?;
+        let rows = command.into_builder(&types);
+        answer::batch(rows.schema(), rows.build().map_err(of_flight))
+    }
+
+    async fn get_flight_info_primary_keys(
+        &self,
+        command: CommandGetPrimaryKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        info(&facts::primary_keys_schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_primary_keys(
+        &self,
+        command: CommandGetPrimaryKeys,
+        request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        let guest = self.guests.find(request.metadata()).await?;
+        let found = guest.session.definition(&command.table).await;
+        let schema = facts::primary_keys_schema();
+        let rows = match found.map_err(|error| status(&error))? {
+            Some(definition) => facts::primary_keys(&command.table, definition.kind),
+            None => Ok(RecordBatch::new_empty(Arc::clone(&schema))),
+        };
+        answer::batch(schema, rows)
+    }
+
+    async fn get_flight_info_exported_keys(
+        &self,
+        command: CommandGetExportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        info(&facts::foreign_keys_schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_exported_keys(
+        &self,
+        _: CommandGetExportedKeys,
+        request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        self.guests.find(request.metadata()).await?;
+        let schema = facts::foreign_keys_schema();
+        answer::batch(Arc::clone(&schema), Ok(RecordBatch::new_empty(schema)))
+    }
+
+    async fn get_flight_info_imported_keys(
+        &self,
+        command: CommandGetImportedKeys,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        info(&facts::foreign_keys_schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_imported_keys(
+        &self,
+        _: CommandGetImportedKeys,
+        request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        self.guests.find(request.metadata()).await?;
+        let schema = facts::foreign_keys_schema();
+        answer::batch(Arc::clone(&schema), Ok(RecordBatch::new_empty(schema)))
+    }
+
+    async fn get_flight_info_cross_reference(
+        &self,
+        command: CommandGetCrossReference,
+        request: Request<FlightDescriptor>,
+    ) -> Result<Response<FlightInfo>, Status> {
+        info(&facts::foreign_keys_schema(), &command, request.into_inner())
+    }
+
+    async fn do_get_cross_reference(
+        &self,
+        _: CommandGetCrossReference,
+        request: Request<Ticket>,
+    ) -> Result<Response<<Self as FlightService>::DoGetStream>, Status> {
+        self.guests.find(request.metadata()).await?;
+        let schema = facts::foreign_keys_schema();
+        answer::batch(Arc::clone(&schema), Ok(RecordBatch::new_empty(schema)))
     }
 
     async fn register_sql_info(&self, _: i32, _: &SqlInfo) {}
@@ -362,13 +458,53 @@ async fn bind(
     handle: &[u8],
     data: PeekableFlightDataStream,
 ) -> Result<(), Status> {
-    let data = data.map_err(|status| FlightError::Tonic(Box::new(status)));
-    let data = data.try_filter(|data| ready(!data.data_header.is_empty()));
-    let batches = FlightRecordBatchStream::new_from_flight_data(data).try_collect::<Vec<_>>();
-    match &batches.await.map_err(Status::from)?[..] {
+    match &batches(data, usize::MAX).await?[..] {
         [] => Ok(()),
         batches => guest.prepared.bind(handle, batches),
     }
+}
+
+/// The rows that a client sends, which fails past so many bytes.
+async fn batches(
+    data: PeekableFlightDataStream,
+    bytes_max: usize,
+) -> Result<Vec<RecordBatch>, Status> {
+    let data = data.map_err(|status| FlightError::Tonic(Box::new(status)));
+    let data = data.try_filter(|data| ready(!data.data_header.is_empty()));
+    let mut data = FlightRecordBatchStream::new_from_flight_data(data);
+    let (mut batches, mut bytes) = (Vec::new(), 0);
+    while let Some(batch) = data.try_next().await.map_err(Status::from)? {
+        bytes += batch.get_array_memory_size();
+        if bytes > bytes_max {
+            let text = "the rows take more than --memory: send them in parts, and append";
+            return Err(Status::resource_exhausted(text));
+        }
+        batches.push(batch);
+    }
+    Ok(batches)
+}
+
+/// What a client wants of the rows that it sends; fails where that cannot be.
+fn ingest_of(command: &CommandStatementIngest) -> Result<Ingest, Status> {
+    let is_other = |name: &Option<String>, own: &str| {
+        name.as_deref().is_some_and(|name| !name.is_empty() && name != own)
+    };
+    if is_other(&command.catalog, CATALOG) || is_other(&command.schema, SCHEMA) {
+        return Err(Status::invalid_argument(format!("tables are in {CATALOG}.{SCHEMA}")));
+    }
+    if command.temporary || command.transaction_id.is_some() {
+        return Err(Status::invalid_argument(
+            "no table is temporary, and there are no transactions",
+        ));
+    }
+    let options = command.table_definition_options.unwrap_or_default();
+    if options.if_exists() == TableExistsOption::Replace {
+        return Err(Status::invalid_argument("to replace a table would delete keys: append to it"));
+    }
+    Ok(Ingest {
+        creates: options.if_not_exist() != TableNotExistOption::Fail,
+        appends: options.if_exists() == TableExistsOption::Append,
+    })
 }
 
 fn of_flight(error: FlightError) -> datafusion::arrow::error::ArrowError {

@@ -4,11 +4,15 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use arrow::array::{Int64Array, RecordBatch};
+use arrow::array::{Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::{DataType, Field, Schema};
 use arrow::util::pretty::pretty_format_batches;
 use arrow_flight::sql::client::FlightSqlServiceClient;
-use arrow_flight::sql::{CommandGetTables, SqlInfo};
+use arrow_flight::sql::{
+    CommandGetImportedKeys, CommandGetPrimaryKeys, CommandGetTables, CommandGetXdbcTypeInfo,
+    CommandStatementIngest, SqlInfo, TableDefinitionOptions, TableExistsOption,
+    TableNotExistOption,
+};
 use arrow_flight::{FlightInfo, error::FlightError};
 use futures::TryStreamExt;
 use kvasir_harness::directory::Directory;
@@ -44,11 +48,23 @@ impl Serve {
     }
 
     async fn client(&self, user: &str, password: &str) -> Result<Client, String> {
+        let mut client = self.connect().await;
+        client.0.handshake(user, password).await.map_err(|error| error.to_string())?;
+        Ok(client)
+    }
+
+    /// A client that has not logged in.
+    async fn connect(&self) -> Client {
         let url = self.address.replace("grpc", "http");
         let channel = Endpoint::from_shared(url).expect("a URL").connect().await;
-        let mut client = FlightSqlServiceClient::new(channel.expect("it listens"));
-        client.handshake(user, password).await.map_err(|error| error.to_string())?;
-        Ok(Client(client))
+        Client(FlightSqlServiceClient::new(channel.expect("it listens")))
+    }
+
+    /// One whose calls say who it is by such a header.
+    async fn with_header(&self, header: &str) -> Client {
+        let mut client = self.connect().await;
+        client.0.set_header("authorization", header);
+        client
     }
 }
 
@@ -112,6 +128,135 @@ async fn users_are_those_of_the_server() {
     ana.0.set_token("no such token".to_string());
     let why = ana.rows("SELECT 1").await.expect_err("refused");
     assert!(why.contains("log in again"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_login_is_taken_as_clients_send_it() {
+    let server = with_users();
+    let serve = Serve::start(&server, &[]);
+    let who = "SELECT count(*) AS n FROM \"user:*\"";
+    // With padding, without, as ADBC sends it, and with the scheme in another case.
+    for header in ["Basic YW5hOnNlY3JldA==", "Basic YW5hOnNlY3JldA", "basic YW5hOnNlY3JldA=="] {
+        let found = serve.with_header(header).await.rows(who).await;
+        assert!(found.as_ref().is_ok_and(|rows| rows.contains("| 10 |")), "{header}: {found:?}");
+    }
+    for header in ["Basic YW5hOndyb25n", "Basic !", "Digest x"] {
+        let why = serve.with_header(header).await.rows(who).await.expect_err("refused");
+        assert!(why.to_lowercase().contains("authentic"), "{header}: {why}");
+    }
+    // Who has no token, and says so in its way, is the default user.
+    for header in ["Bearer None", "Bearer ", "Bearer"] {
+        let found = serve.with_header(header).await.rows(who).await;
+        assert!(found.is_ok(), "{header}: {found:?}");
+    }
+    assert!(serve.connect().await.rows(who).await.is_ok());
+    do_all(&server, &["ACL SETUSER default >word"]);
+    let serve = Serve::start(&server, &[]);
+    let why = serve.connect().await.rows(who).await.expect_err("refused");
+    assert!(why.contains("unauthenticated: log in with user and password"), "{why}");
+    let why = serve.with_header("Bearer None").await.rows(who).await.expect_err("refused");
+    assert!(why.contains("unauthenticated: log in with user and password"), "{why}");
+    let why = serve.with_header("Bearer x").await.rows(who).await.expect_err("refused");
+    assert!(why.contains("unauthenticated: no login has this token"), "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_come_without_sql() {
+    let server = start_filled();
+    let serve = Serve::start(&server, &[]);
+    let mut client = serve.connect().await;
+    let batch = |ids: [&str; 2]| {
+        // Keys are called so, and other texts are a column.
+        let name = if ids[0].contains(':') { "__key" } else { "id" };
+        let fields =
+            [Field::new(name, DataType::Utf8, true), Field::new("n", DataType::Int64, true)];
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let ids = Arc::new(StringArray::from(ids.to_vec()));
+        let numbers = Arc::new(Int64Array::from(vec![7, 8]));
+        RecordBatch::try_new(schema, vec![ids, numbers]).expect("rows")
+    };
+    let ingest = |table: &str, if_not_exist: TableNotExistOption, if_exists: TableExistsOption| {
+        let options = TableDefinitionOptions {
+            if_not_exist: if_not_exist.into(),
+            if_exists: if_exists.into(),
+        };
+        CommandStatementIngest {
+            table_definition_options: Some(options),
+            table: table.to_string(),
+            ..CommandStatementIngest::default()
+        }
+    };
+    use TableExistsOption::{Append, Fail, Replace};
+    use TableNotExistOption::{Create, Fail as Missing};
+    for (command, ids, expected) in [
+        (ingest("t", Missing, Append), ["a", "b"], Err("there is no table t")),
+        (ingest("t", Create, Fail), ["a", "a"], Err("two rows have the key 't:a'")),
+        (ingest("t", Create, Fail), ["a", "b"], Ok(2)),
+        (ingest("t", Create, Fail), ["c", "d"], Err("there is a table t already")),
+        (ingest("t", Create, Replace), ["c", "d"], Err("would delete keys")),
+        // There is no key in these rows.
+        (ingest("t", Create, Append), ["c", "d"], Err("a row without __key")),
+    ] {
+        let rows = futures::stream::iter([Ok(batch(ids))]);
+        let done = client.0.execute_ingest(command, rows).await.map_err(|error| error.to_string());
+        match (&done, expected) {
+            (Ok(count), Ok(expected)) => assert_eq!(*count, expected),
+            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+            _ => panic!("{done:?} {expected:?}"),
+        }
+    }
+    let found = client.rows("SELECT id, n FROM t ORDER BY id").await.expect("rows");
+    assert!(found.contains("| a  | 7 |") && found.contains("| b  | 8 |"), "{found}");
+    let rows = futures::stream::iter([Ok(batch(["t:c", "t:d"]))]);
+    let command = ingest("t", Missing, Append);
+    assert_eq!(client.0.execute_ingest(command, rows).await.expect("written"), 2);
+    let found = client.rows("SELECT count(*) AS n FROM t").await.expect("rows");
+    assert!(found.contains("| 4 |"), "{found}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tools_ask_on_connecting_is_answered() {
+    let server = start_filled();
+    do_all(&server, &["ZADD scores 1 a", "XADD log 1-1 n 1"]);
+    let serve = Serve::start(&server, &[]);
+    let mut client = serve.connect().await;
+    for statement in TABLES.split_inclusive(';') {
+        client.update(statement.trim_end_matches(';')).await;
+    }
+    let info = client.0.get_sql_info(Vec::new()).await.expect("asked");
+    let facts = client.read(info).await.expect("rows");
+    // All that there are, but for the versions of Substrait, which is not spoken.
+    for fact in (0..=5).chain(8..=11).chain([100, 101]).chain(500..=576) {
+        assert!(facts.contains(&format!("| {fact} ")), "{fact}: {facts}");
+    }
+    let info = client.0.get_xdbc_type_info(CommandGetXdbcTypeInfo::default()).await.expect("asked");
+    let types = client.read(info).await.expect("rows");
+    for name in ["text", "bytea", "bigint", "double", "decimal", "boolean", "date", "timestamp"] {
+        assert!(types.contains(&format!("| {name} ")), "{types}");
+    }
+    let bigint = CommandGetXdbcTypeInfo { data_type: Some(-5) };
+    let info = client.0.get_xdbc_type_info(bigint).await.expect("asked");
+    let types = client.read(info).await.expect("rows");
+    assert!(types.contains("| bigint ") && !types.contains("| text "), "{types}");
+    for (table, columns) in [
+        ("users", &["__key"][..]),
+        ("score*", &["__key", "__member"]),
+        ("lo*", &["__key", "__id"]),
+        ("nothing", &[]),
+    ] {
+        let table = table.to_string();
+        let command = CommandGetPrimaryKeys { table, ..CommandGetPrimaryKeys::default() };
+        let info = client.0.get_primary_keys(command).await.expect("asked");
+        let keys = client.read(info).await.expect("rows");
+        assert_eq!(keys.matches("| kvasir ").count(), columns.len(), "{keys}");
+        for column in columns {
+            assert!(keys.contains(column), "{keys}");
+        }
+    }
+    let command = CommandGetImportedKeys { table: "users".into(), ..Default::default() };
+    let info = client.0.get_imported_keys(command).await.expect("asked");
+    let keys = client.read(info).await.expect("rows");
+    assert!(!keys.contains("users"), "{keys}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use kvasir_harness::workspace::root;
 
-use crate::support::{do_all, rows, start};
+use crate::support::{TABLES, do_all, rows, run, start, start_filled};
 
 /// The SQL of a part of the page.
 fn text(title: &str) -> String {
@@ -12,6 +12,36 @@ fn text(title: &str) -> String {
     let part = page.split(&format!("### {title}\n")).nth(1).expect("it has the part");
     let block = part.split("```sql\n").nth(1).expect("it has SQL");
     block.split("```").next().expect("it ends").to_string()
+}
+
+/// Every other statement of the page, by itself, over users with or without a city.
+#[test]
+fn every_statement_of_the_page_runs() {
+    let server = start_filled();
+    do_all(&server, &["SADD out:1 2 3", "SADD out:2 3", "HSET adjacency 1 2,3 2 3"]);
+    let page = std::fs::read_to_string(root().join(Path::new("docs/sql.md"))).expect("a page");
+    let page = page.split("## RDD's jobs").next().expect("it begins");
+    let is_statement = |line: &&str| line.starts_with("    ") && line.trim_end().ends_with(';');
+    let statements: Vec<_> = page.lines().filter(is_statement).map(str::trim).collect();
+    assert!(statements.len() > 12, "{statements:?}");
+    let with_city = TABLES.to_string();
+    let without = TABLES.replace(", city TEXT", "");
+    for statement in statements {
+        let begins = if statement.starts_with("CREATE EXTERNAL") {
+            vec![String::new()]
+        } else {
+            vec![without.clone(), with_city.clone()]
+        };
+        let run = |begin: &String| {
+            let text = format!("{begin} {statement}");
+            run(server.port(), &["--format", "csv", "-c", &text])
+        };
+        let outputs: Vec<_> = begins.iter().map(run).collect();
+        let does_run = outputs.iter().any(|output| output.status.success());
+        assert!(does_run, "{statement}: {outputs:?}");
+        // Who has no city would be in the way of a table of cities.
+        do_all(&server, &["DEL user:11"]);
+    }
 }
 
 #[test]

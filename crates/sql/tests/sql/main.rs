@@ -3,6 +3,8 @@
 
 mod cluster;
 mod flight;
+#[path = "../../src/glob.rs"]
+mod glob;
 mod graphs;
 mod jobs;
 mod pushdown;

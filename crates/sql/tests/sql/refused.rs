@@ -63,7 +63,7 @@ fn what_does_not_fit_is_told_or_null() {
     // A key of another type is none of the table.
     assert_eq!(String::from_utf8_lossy(&output.stdout), "c\n2\n");
     for (text, reason) in [
-        ("CREATE EXTERNAL TABLE t (a DATE) STORED AS KVASIR LOCATION 'h:*'", "cannot be Date32"),
+        ("CREATE EXTERNAL TABLE t (a TIME) STORED AS KVASIR LOCATION 'h:*'", "cannot be Time64"),
         (
             "CREATE EXTERNAL TABLE t STORED AS KVASIR LOCATION 'h:*' OPTIONS (type 'tree')",
             "there is no type 'tree'",
@@ -78,6 +78,28 @@ fn what_does_not_fit_is_told_or_null() {
     ] {
         let why = failure(&server, text);
         assert!(why.contains(reason), "{text}: {why}");
+    }
+}
+
+/// To leave them out would be to answer something else.
+#[test]
+fn words_that_would_go_unheeded_are_refused() {
+    let server = start_filled();
+    for (text, words) in [
+        ("SELECT name FROM users TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT name FROM users TABLESAMPLE BERNOULLI (10) REPEATABLE (1)", "TABLESAMPLE"),
+        ("SELECT count(*) FROM (SELECT 1) AS t TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT 1 WHERE 1 IN (SELECT age FROM users TABLESAMPLE SYSTEM (1))", "TABLESAMPLE"),
+        ("INSERT INTO users SELECT * FROM users TABLESAMPLE SYSTEM (1)", "TABLESAMPLE"),
+        ("EXPLAIN SELECT name FROM users TABLESAMPLE SYSTEM (10)", "TABLESAMPLE"),
+        ("SELECT name FROM users FOR UPDATE", "FOR UPDATE"),
+        ("SELECT city, count(*) FROM users GROUP BY city WITH ROLLUP", "ROLLUP"),
+        ("SELECT name FROM users ORDER BY age WITH FILL", "WITH FILL"),
+        ("SELECT * FROM generate_series(1, 3) WITH ORDINALITY", "WITH ORDINALITY"),
+        ("SELECT name FROM users FETCH FIRST 1 ROW ONLY", "FETCH"),
+    ] {
+        let why = failure(&server, &format!("{TABLES} {text}"));
+        assert!(why.contains(words), "{text}: {why}");
     }
 }
 

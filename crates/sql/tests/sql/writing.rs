@@ -2,7 +2,8 @@
 
 use kvasir_resp::value::Value;
 
-use crate::support::{TABLES, ask, do_all, failure, of_tables, rows, start, start_filled};
+use crate::glob;
+use crate::support::{TABLES, ask, do_all, failure, of_tables, rows, run, start, start_filled};
 
 #[test]
 fn rows_are_inserted_as_hashes_strings_and_members() {
@@ -82,6 +83,126 @@ fn what_cannot_be_written_is_told() {
         "CREATE TABLE t AS SELECT CAST(NULL AS TEXT) AS id, 1 AS a; SELECT * FROM t",
     );
     assert!(why.contains("a row without __key"), "{why}");
+}
+
+/// Of two rows that become one key, or one member of it, one would be lost.
+#[test]
+fn rows_that_are_one_key_are_not_written() {
+    let server = start_filled();
+    let mut client = server.client().expect("it serves");
+    do_all(&server, &["SADD taken:1 a"]);
+    let before = ask(&mut client, "DBSIZE");
+    for (text, reason) in [
+        ("CREATE TABLE t AS SELECT city, name FROM users", "two rows have the key 't:"),
+        (
+            "CREATE TABLE t AS SELECT * FROM (VALUES (1, 'a'), (NULL, 'b')) AS v(id, x)",
+            "a row without __key",
+        ),
+        (
+            "CREATE TABLE t AS SELECT city AS __member, age AS __score FROM users",
+            "two rows have the key 't' and the member '",
+        ),
+        ("CREATE TABLE t AS SELECT 'other:' || name AS __key, age FROM users", "is not one of t:*"),
+        // Keys of any type are in the way.
+        ("CREATE TABLE taken AS SELECT 1 AS a, 2 AS b", "there are keys of taken already"),
+        (
+            "INSERT INTO users (__key, name) VALUES ('user:20', 'a'), ('user:21', 'b'), \
+             ('user:20', 'c')",
+            "two rows have the key 'user:20'",
+        ),
+        (
+            "INSERT INTO users (__key, name) VALUES ('user:20', 'a'), (NULL, 'b')",
+            "a row without __key",
+        ),
+        ("INSERT INTO users (name) VALUES ('a')", "a row without __key"),
+        (
+            "INSERT INTO users (__key, name) VALUES ('user:20', 'a'), ('order:9', 'b')",
+            "the key 'order:9' is not one of user:*",
+        ),
+        (
+            "INSERT INTO users (__key, name) VALUES ('user:20', 'a'), ('user:21', NULL)",
+            "the row of 'user:21' has no field",
+        ),
+        (
+            "CREATE EXTERNAL TABLE s (__member TEXT) STORED AS KVASIR LOCATION 's:*' \
+             OPTIONS (type 'set'); INSERT INTO s VALUES ('s:1', 'a'), ('s:1', 'b'), ('s:1', 'a')",
+            "two rows have the key 's:1' and the member 'a'",
+        ),
+        (
+            "CREATE EXTERNAL TABLE n (__value TEXT) STORED AS KVASIR LOCATION 'user:*'; \
+             INSERT INTO n VALUES ('user:20', 'a'), ('user:1', 'b')",
+            "the key 'user:1' is a hash",
+        ),
+        (
+            "CREATE EXTERNAL TABLE n (__value TEXT) STORED AS KVASIR LOCATION 'note:*'; \
+             INSERT INTO n VALUES ('note:1', 'a'); UPDATE n SET __value = NULL",
+            "the row of 'note:1' has no __value",
+        ),
+    ] {
+        let why = failure(&server, &format!("{TABLES} {text}"));
+        assert!(why.contains(reason), "{text}: {why}");
+        do_all(&server, &["DEL note:1"]);
+        assert_eq!(ask(&mut client, "DBSIZE"), before, "{text}");
+    }
+    // That one key has several members, and that a row is written over, is what is meant.
+    let text = "INSERT INTO users (__key, name) VALUES ('user:1', 'again')";
+    assert_eq!(of_tables(&server, text), ["count", "1"]);
+    let text = "CREATE EXTERNAL TABLE s (__member TEXT) STORED AS KVASIR LOCATION 's:*' \
+                OPTIONS (type 'set'); INSERT INTO s VALUES ('s:1', 'a'), ('s:1', 'b')";
+    assert_eq!(rows(&server, text), ["count", "2"]);
+}
+
+/// The server says by KEYS which keys are of a pattern.
+#[test]
+fn a_glob_is_read_as_the_server_reads_it() {
+    let server = start(&[]);
+    let mut client = server.client().expect("it serves");
+    let keys = ["a:sfx", "sfx", "b:sf", "axb", "a*b", "ab", "x1", "x-", "x]", "x^", "\\", "é:sfx"];
+    let all: Vec<_> = [b"MSET".as_slice()]
+        .into_iter()
+        .chain(keys.iter().flat_map(|key| [key.as_bytes(), b"1"]))
+        .collect();
+    client.call(&all).expect("they are set");
+    for pattern in [
+        "*:sfx", "a*b", "a?b", "a\\*b", "x[0-9]", "x[^0-9]", "x[9-0]", "x[", "x[^", "x[]", "x[]]",
+        "x[\\]]", "?", "??", "**f*", "[a-b]*", "*[a-b]", "\\\\", "\\", "*", "*?*?*", "x[^]",
+        "[x^]*",
+    ] {
+        let found = client.call(&[b"KEYS", pattern.as_bytes()]).expect("it answers");
+        let Value::Array(found) = found else { panic!("{found:?}") };
+        for key in keys {
+            let is_of = found.contains(&Value::Bulk(key.into()));
+            assert_eq!(glob::matches(pattern.as_bytes(), key.as_bytes()), is_of, "{pattern} {key}");
+        }
+    }
+}
+
+#[test]
+fn a_table_that_is_a_glob_has_no_other_keys() {
+    let server = start(&[]);
+    let mut client = server.client().expect("it serves");
+    let table = "CREATE EXTERNAL TABLE t (a TEXT) STORED AS KVASIR LOCATION '*:sfx'";
+    assert_eq!(
+        rows(&server, &format!("{table}; INSERT INTO t VALUES ('x:sfx', '1')")),
+        ["count", "1"]
+    );
+    for keys in ["('y:sfx', '1'), ('x:sf', '1')", "('x', '1')", "('', '1')"] {
+        let why = failure(&server, &format!("{table}; INSERT INTO t VALUES {keys}"));
+        assert!(why.contains("is not one of *:sfx"), "{why}");
+        assert_eq!(ask(&mut client, "DBSIZE"), Value::Integer(1), "{keys}");
+    }
+}
+
+#[test]
+fn more_rows_than_memory_has_room_for_are_written() {
+    let server = start(&[]);
+    let text = "CREATE TABLE n AS SELECT value AS id, repeat('x', 1000) AS text \
+                FROM generate_series(1, 20000)";
+    let output = run(server.port(), &["--memory", "8", "--format", "csv", "-c", text]);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "count\n20000\n", "{why}");
+    let mut client = server.client().expect("it serves");
+    assert_eq!(ask(&mut client, "DBSIZE"), Value::Integer(20000));
 }
 
 #[test]
