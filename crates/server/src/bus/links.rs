@@ -179,7 +179,7 @@ impl Links {
             match action {
                 Action::Connect { link, ip, port } => {
                     let source = shared.config().replication.source();
-                    self.connect(reactor, node, link, (&ip, port), source);
+                    self.connect(reactor, node, link, &ip, port, source);
                 }
                 Action::Send { link, bytes } => self.send(reactor, node, shared, link, bytes),
                 Action::Close(link) => {
@@ -206,7 +206,8 @@ impl Links {
         reactor: &mut Reactor,
         node: &Node,
         id: LinkId,
-        (ip, port): (&str, u16),
+        ip: &str,
+        port: u16,
         source: Option<IpAddr>,
     ) {
         let connection = ip.parse::<IpAddr>().ok().and_then(|ip| {

@@ -9,7 +9,8 @@ use kvasir_resp::number::parse_integer;
 
 use crate::cluster::Node;
 use crate::commands::{
-    ANY_TIME_FAST, cluster_change, cluster_handover, cluster_view, help_spec, write_help,
+    ANY_TIME_FAST, cluster_change, cluster_handover, cluster_help, cluster_view, help_spec,
+    write_help,
 };
 use crate::run::server::{ServerCommand, ServerCx, ServerRun};
 use crate::state::connection::Asks;
@@ -70,7 +71,7 @@ fn readwrite(cx: &mut ServerCx<'_>) -> Result<(), Error> {
 
 fn help(cx: &mut ServerCx<'_>) -> Result<(), Error> {
     node(cx)?;
-    write_help(&mut cx.connection.reply, "CLUSTER", HELP);
+    write_help(&mut cx.connection.reply, "CLUSTER", cluster_help::LINES);
     Ok(())
 }
 
@@ -586,44 +587,3 @@ static CLUSTER_SLOT_STATS: ServerCommand = ServerCommand {
     },
     run: ServerRun::Plain(cluster_view::slot_stats),
 };
-
-static HELP: &[&str] = &[
-    "ADDSLOTS <slot> [<slot> ...], ADDSLOTSRANGE <start slot> <end slot> [...]",
-    "    Gives slots that nobody has to this node.",
-    "BUMPEPOCH",
-    "    Takes a new configuration epoch.",
-    "COUNT-FAILURE-REPORTS <node-id>",
-    "    How many nodes say that this one is not reachable.",
-    "COUNTKEYSINSLOT <slot>, GETKEYSINSLOT <slot> <count>",
-    "    How many keys of a slot there are here; some of them.",
-    "DELSLOTS <slot> [<slot> ...], DELSLOTSRANGE <start slot> <end slot> [...], FLUSHSLOTS",
-    "    Has this node forget who owns these slots, or all of its own.",
-    "FLUSHSLOT <slot> [ASYNC|SYNC]",
-    "    Deletes the keys of a slot.",
-    "FAILOVER [FORCE|TAKEOVER]",
-    "    Lets this replica take over from its master.",
-    "FORGET <node-id>",
-    "    Removes a node from the table, for a minute at least.",
-    "INFO, LINKS, MYID, MYSHARDID, NODES, SHARDS, SLOTS, SLOT-STATS",
-    "    What this node knows of the cluster.",
-    "KEYSLOT <key>",
-    "    The slot of a key.",
-    "MIGRATESLOTS SLOTSRANGE <start slot> <end slot> [...] NODE <node-id> [SLOTSRANGE ...]",
-    "    Moves slots to other nodes, all at once.",
-    "GETSLOTMIGRATIONS, CANCELSLOTMIGRATIONS",
-    "    How far such moves are; ends those from this node.",
-    "MEET <ip> <port> [<bus-port>]",
-    "    Makes this node and another known to each other.",
-    "REPLICAS <node-id>",
-    "    Lists the replicas of a master.",
-    "REPLICATE <node-id>|NO ONE",
-    "    Makes this node a replica, or an empty master.",
-    "RESET [HARD|SOFT]",
-    "    Has this node forget the cluster.",
-    "SAVECONFIG",
-    "    Writes nodes.conf.",
-    "SET-CONFIG-EPOCH <epoch>",
-    "    Sets the epoch of a node that knows nobody.",
-    "SETSLOT <slot> (IMPORTING|MIGRATING|STABLE|NODE <node-id>)",
-    "    Begins or ends the move of a slot.",
-];

@@ -22,6 +22,7 @@ pub mod cluster;
 pub mod cluster_change;
 pub mod cluster_debug;
 pub mod cluster_handover;
+mod cluster_help;
 pub mod cluster_scan;
 pub mod cluster_view;
 pub mod command;

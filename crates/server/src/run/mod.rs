@@ -19,6 +19,7 @@ pub mod goodbye;
 pub mod handover;
 pub mod held_back;
 pub mod held_keys;
+pub mod inbox;
 pub mod input_limits;
 pub mod invalidations;
 pub mod item_dump;

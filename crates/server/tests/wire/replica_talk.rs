@@ -7,7 +7,7 @@ use kvasir_resp::decode::Decoder;
 use kvasir_resp::encode::encode_request;
 use kvasir_resp::value::Value;
 
-use crate::harness::{Client, DEADLINE, Server, wait_until};
+use crate::harness::{Client, DEADLINE, Server, figure, wait_until};
 
 /// Asks for a snapshot, and returns it as it comes.
 fn snapshot_of(server: &Server, before: &[&[&str]]) -> Vec<u8> {
@@ -124,5 +124,25 @@ fn the_stream_selects_a_database_as_that_of_redis_does() {
     assert_eq!((selects("9"), selects("3"), selects("2")), (2, 1, 1), "{wanted:?}");
     for backend in ["io_uring", "epoll"] {
         assert_eq!(stream_of(&Server::kvasir(backend, &options)), wanted, "{backend}");
+    }
+}
+
+/// Who says that it has what is still to come would have it all: WAIT would believe it.
+#[test]
+fn a_replica_that_has_more_than_there_is_is_closed() {
+    for ack in ["ACK 4611686018427387904", "ACK 0 FACK 4611686018427387904"] {
+        let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);
+        let mut client = primary.connect();
+        let mut replica = UnixStream::connect(primary.socket()).unwrap();
+        replica.set_read_timeout(Some(DEADLINE)).unwrap();
+        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
+        let links = |client: &mut Client| figure(client, "replication", "connected_slaves");
+        wait_until("it replicates", || links(&mut client) == 1);
+        replica.write_all(format!("REPLCONF {ack}\r\n").as_bytes()).unwrap();
+        while replica.read(&mut [0; 4096]).is_ok_and(|size| size > 0) {}
+        wait_until("it is forgotten", || links(&mut client) == 0);
+        assert_eq!(client.ask("WAIT 1 1"), Value::Integer(0));
+        let odd = client.call(&["REPLCONF", "ip-address", "a\r\nslave1:ip=b"]);
+        assert!(odd.is_error(), "{odd:?}");
     }
 }

@@ -293,28 +293,6 @@ fn without_a_link_stale_data_is_served_or_not_and_nobody_may_follow() {
     assert_eq!(client.ask("REPLICAOF a 99999"), Value::Error("ERR Invalid master port".into()));
 }
 
-/// Who gets READONLY looks for the primary; who gets MASTERDOWN or LOADING waits for this server.
-#[test]
-fn a_write_to_a_replica_is_refused_for_what_it_is() {
-    let told = |server: &Server| {
-        let (mut client, mut other) = (server.connect(), server.connect());
-        client.ask("CONFIG SET replica-serve-stale-data no");
-        other.ask("MULTI");
-        other.ask("SET k v");
-        // Nobody is there.
-        client.ask("REPLICAOF 127.0.0.1 1");
-        let calls = ["SET k v", "DEL k", "GET k", "DBSIZE", "PING", "FLUSHALL", "XADD s * f v"];
-        let mut told: Vec<String> = calls.iter().map(|call| client.ask(call).to_string()).collect();
-        told.push(other.ask("EXEC").to_string());
-        told
-    };
-    let ours = told(&Server::kvasir("epoll", &[]));
-    assert!(ours[0].contains("READONLY") && ours[2].contains("MASTERDOWN"), "{ours:#?}");
-    for oracle in [Server::redis(&[]), Server::valkey(&[])].into_iter().flatten() {
-        assert_eq!(ours, told(&oracle), "{}", oracle.name);
-    }
-}
-
 /// Why a replica gets all data though it asked to go on stands in the log.
 #[test]
 fn why_a_replica_does_not_go_on_is_told() {
@@ -441,26 +419,6 @@ fn words_of_a_primary_that_name_nothing_end_the_link() {
     let mut client = server.connect();
     wait_until_loaded(&mut client);
     assert_eq!((&*client.ask_text("GET a"), &*client.ask_text("GET b")), ("1", "2"));
-}
-
-/// Who says that it has what is still to come would have it all: WAIT would believe it.
-#[test]
-fn a_replica_that_has_more_than_there_is_is_closed() {
-    for ack in ["ACK 4611686018427387904", "ACK 0 FACK 4611686018427387904"] {
-        let primary = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "0"]);
-        let mut client = primary.connect();
-        let mut replica = UnixStream::connect(primary.socket()).unwrap();
-        replica.set_read_timeout(Some(DEADLINE)).unwrap();
-        replica.write_all(b"PSYNC ? -1\r\n").unwrap();
-        let links = |client: &mut Client| figure(client, "replication", "connected_slaves");
-        wait_until("it replicates", || links(&mut client) == 1);
-        replica.write_all(format!("REPLCONF {ack}\r\n").as_bytes()).unwrap();
-        while replica.read(&mut [0; 4096]).is_ok_and(|size| size > 0) {}
-        wait_until("it is forgotten", || links(&mut client) == 0);
-        assert_eq!(client.ask("WAIT 1 1"), Value::Integer(0));
-        let odd = client.call(&["REPLCONF", "ip-address", "a\r\nslave1:ip=b"]);
-        assert!(odd.is_error(), "{odd:?}");
-    }
 }
 
 /// What it lacked when it came it would lack again.

@@ -448,3 +448,25 @@ fn a_replica_sends_who_can_follow_to_its_primary() {
         assert_eq!(run_script(&mut replica.client, "GET a; SET a 1"), format!("_; {read_only}"));
     }
 }
+
+/// Who gets READONLY looks for the primary; who gets MASTERDOWN or LOADING waits for this server.
+#[test]
+fn a_write_to_a_replica_is_refused_for_what_it_is() {
+    let told = |server: &Server| {
+        let (mut client, mut other) = (server.connect(), server.connect());
+        client.ask("CONFIG SET replica-serve-stale-data no");
+        other.ask("MULTI");
+        other.ask("SET k v");
+        // Nobody is there.
+        client.ask("REPLICAOF 127.0.0.1 1");
+        let calls = ["SET k v", "DEL k", "GET k", "DBSIZE", "PING", "FLUSHALL", "XADD s * f v"];
+        let mut told: Vec<String> = calls.iter().map(|call| client.ask(call).to_string()).collect();
+        told.push(other.ask("EXEC").to_string());
+        told
+    };
+    let ours = told(&Server::kvasir("epoll", &[]));
+    assert!(ours[0].contains("READONLY") && ours[2].contains("MASTERDOWN"), "{ours:#?}");
+    for oracle in [Server::redis(&[]), Server::valkey(&[])].into_iter().flatten() {
+        assert_eq!(ours, told(&oracle), "{}", oracle.name);
+    }
+}

@@ -129,8 +129,7 @@ impl Link {
         }
     }
 
-    /// For how many seconds it has taken nothing of the snapshot that it gets; `is_idle`: it has all
-    /// that there is.
+    /// For how many seconds it has taken nothing of its snapshot; `is_idle`: it has all there is.
     pub fn stuck_s(&mut self, is_idle: bool, now_ms: u64) -> Option<u64> {
         let Sends::Snapshot(snapshot) = &self.sends else { return None };
         let took = snapshot.reader.at();

@@ -164,7 +164,7 @@ pub fn take(store: &'static Store, entrance: Entrance<'_, '_>) -> Result<(), Sav
     let mark = mark().inspect_err(|error| refuse(store, content, error))?;
     let file = Arc::new(SyncFile::create(mark, Arc::clone(&cancel)));
     store.replication.is_syncing.store(true, Relaxed);
-    let taken = take_into(store, &file, (content, expiring), &cancel, entrance);
+    let taken = take_into(store, &file, content, expiring, &cancel, entrance);
     store.replication.is_syncing.store(false, Relaxed);
     file.end(taken.is_ok());
     store.replication.wake_all(&store.workers);
@@ -195,7 +195,8 @@ fn refuse(store: &Store, content: Content, error: &dyn fmt::Display) {
 fn take_into(
     store: &'static Store,
     file: &Arc<SyncFile>,
-    (content, expiring): (Content, Version),
+    content: Content,
+    expiring: Version,
     cancel: &Arc<Cancel>,
     entrance: Entrance<'_, '_>,
 ) -> Result<(), SaveError> {
