@@ -90,7 +90,8 @@ static SHUTDOWN: ServerCommand = ServerCommand {
         complexity: "O(N) in the number of keys if they are saved, otherwise O(1)",
         arity: -1,
         flags: ANY_TIME_ADMIN.union(Flags::NO_MULTI).union(Flags::ALLOW_BUSY),
-        history: &[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`."), ("9.0.0", "Takes `SAFE`.")],
+        // Valkey 9 takes SAFE as well, and does not document it.
+        history: &[("7.0.0", "Takes `NOW`, `FORCE` and `ABORT`.")],
         arguments: &[
             Argument::one_of(
                 "nosave_save",

@@ -283,10 +283,10 @@ impl Source<'_> {
 
     fn slabs(&mut self) {
         let count = self.item_count();
-        if count > 0 {
+        let bytes = self.item_bytes();
+        if let Some(mean) = bytes.checked_div(count) {
             // A chunk is what an item takes in the mean, and a page memcached's.
-            let bytes = self.item_bytes();
-            let chunk_bytes = (bytes / count).max(1);
+            let chunk_bytes = mean.max(1);
             self.field("1:chunk_size", chunk_bytes);
             self.field("1:chunks_per_page", (PAGE_BYTES / chunk_bytes).max(1));
             self.field("1:total_pages", bytes.div_ceil(PAGE_BYTES).max(1));

@@ -54,9 +54,9 @@ fn check_loads(dir: &Path, wanted: &str, sound: u64) {
     assert_eq!(digest(&mut client), wanted);
     let most = peak(server.pid()).expect("it runs");
     assert!(most < MEMORY_MAX, "{most}");
-    // What it goes on with stands where the zeros were.
+    // What it goes on with stands where the zeros were, or in a new file.
     let len = last_increment(dir).metadata().unwrap().len();
-    assert!((sound..sound + (1 << 20)).contains(&len), "{len}");
+    assert!(len < sound + (1 << 20), "{len}");
     stop(server, client);
 }
 

@@ -46,7 +46,8 @@ fn all_that_is_flushed_stays_so_after_a_crash() {
         assert_eq!(run_script(&mut client, way), answer);
         drop(server);
 
-        assert_eq!(names(directory.path()), ["dump.rdb"], "{way}");
+        // Who is killed has had no time to remove the other one.
+        assert!(names(directory.path()).contains(&"dump.rdb".to_owned()), "{way}");
         let server = Server::kvasir(backend, &options);
         let mut client = server.connect();
         wait_until_loaded(&mut client);

@@ -196,8 +196,8 @@ fn note_row(row: &Value, names: &mut BTreeSet<String>) {
     fields[9].as_array().into_iter().flatten().for_each(|row| note_row(row, names));
 }
 
-/// Valkey 9.1 runs it whatever its keys are.
-const NOT_ROUTED_BY_PEERS: &str = "msetex ";
+/// Valkey 9.1 runs the first whatever its keys are, and looks for the second's in two databases.
+const ROUTED_OTHERWISE: [&str; 2] = ["msetex ", "move "];
 /// What can't be queued is only made alone.
 const NOT_IN_MULTI: &str = "graph.";
 
@@ -215,7 +215,7 @@ fn every_command_with_keys_is_sent_where_they_are() {
         let call = calls[*at];
         let of = |at| peers.iter().filter_map(move |peer| peer.get(&(at, *scene)));
         let mut wanted: Vec<_> = of(*at).filter(|wanted| wanted[0] != "?").collect();
-        if wanted.is_empty() || call.starts_with(NOT_ROUTED_BY_PEERS) {
+        if wanted.is_empty() || ROUTED_OTHERWISE.iter().any(|name| call.starts_with(name)) {
             // It goes as a call on so many keys does.
             wanted = of(if call.contains(" L") { two_keys } else { one_key }).collect();
         }
