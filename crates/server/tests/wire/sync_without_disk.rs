@@ -66,8 +66,10 @@ fn a_primary_whose_disk_is_full_gives_its_data() {
 fn begin(primary: &Server, words: &str) -> UnixStream {
     let mut replica = UnixStream::connect(primary.socket()).unwrap();
     replica.set_read_timeout(Some(DEADLINE)).unwrap();
-    replica.write_all(format!("{words}PSYNC ? -1\r\n").as_bytes()).unwrap();
+    replica.write_all(words.as_bytes()).unwrap();
     let (mut got, mut byte) = (Vec::new(), [0]);
+    replica.read_exact(&mut [0; b"+OK\r\n".len()]).unwrap();
+    replica.write_all(b"PSYNC ? -1\r\n").unwrap();
     while !String::from_utf8_lossy(&got).contains("$EOF:") {
         replica.read_exact(&mut byte).unwrap();
         got.push(byte[0]);
