@@ -100,7 +100,6 @@ static SHUTDOWN: ServerCommand = ServerCommand {
             .optional(),
             Argument::word("now", "NOW").since("7.0.0").optional(),
             Argument::word("force", "FORCE").since("7.0.0").optional(),
-            Argument::word("safe", "SAFE").since("9.0.0").optional(),
             Argument::word("abort", "ABORT").since("7.0.0").optional(),
         ],
         ..Spec::BLANK
