@@ -63,9 +63,8 @@ pub fn check(
         // Who looks after servers asks so whether they are well.
         check_disk(scene.shared)?;
     }
-    let busy = &scene.shared.keyspace.busy;
-    if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
-        return Err(busy.error());
+    if !entry.spec.flags.contains(Flags::STALE) {
+        check_stale(scene.shared, &scene.core.config)?;
     }
     let saving = &scene.shared.saving;
     if !entry.spec.flags.contains(Flags::LOADING) {
@@ -74,8 +73,9 @@ pub fn check(
     if entry.spec.flags.contains(Flags::NO_ASYNC_LOADING) && saving.loading.is_aside() {
         return Err(LOADING);
     }
-    if !entry.spec.flags.contains(Flags::STALE) {
-        check_stale(scene.shared, &scene.core.config)?;
+    let busy = &scene.shared.keyspace.busy;
+    if busy.is_busy() && !entry.spec.flags.contains(Flags::ALLOW_BUSY) {
+        return Err(busy.error());
     }
     Ok(route)
 }

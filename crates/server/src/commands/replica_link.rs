@@ -322,11 +322,15 @@ fn begin_full(cx: &mut ServerCx<'_>, knows_psync: bool) -> Result<(), Error> {
         functions: !replica.spares_functions.load(Relaxed),
     };
     let resumes = replica.takes_packed.load(Relaxed);
+    let is_patient = replica.takes_unsized.load(Relaxed);
     let expiring_form = replica.expiring_form(files);
     link.knows_psync = knows_psync;
     become_replica(cx, Stage::AwaitsSnapshot);
     notice!("a replica asks for all data name={name}");
-    sync::ask(cx.shared, sync::Link { worker, client, content, expiring_form, resumes });
+    sync::ask(
+        cx.shared,
+        sync::Link { worker, client, content, expiring_form, resumes, is_patient },
+    );
     Ok(())
 }
 

@@ -8,6 +8,7 @@ pub mod acks;
 pub mod alone;
 pub mod analytics;
 pub mod batch;
+pub mod checks;
 pub mod client_memory;
 pub mod cluster;
 pub mod cron;

@@ -26,7 +26,6 @@ use kvasir_structures::gate::{ExclusivePass, Pass};
 use kvasir_structures::held::{Held, Locked};
 use kvasir_table::{Entry, Handler, ServerHandler};
 
-use crate::calls::admission;
 use crate::calls::admit::{Moment, Scene, admit_later};
 use crate::calls::blocking::begin_wait;
 use crate::calls::command_log::{note_large, note_slow};
@@ -290,24 +289,6 @@ impl Session {
         }
         fence::post_messages(shared, *index, core);
         self.connection.wait_for_disk(core);
-    }
-
-    /// Fails if nothing may be written, as far as the disk and replicas are concerned.
-    pub fn check_write(&self) -> Result<(), Error> {
-        let Worker { shared, core, .. } = &*self.worker;
-        admission::check_write(shared, &core.config, core.env.now_ms)
-    }
-
-    /// Fails if writes want more replicas than follow closely.
-    pub fn check_replicas(&self) -> Result<(), Error> {
-        let Worker { shared, core, .. } = &*self.worker;
-        admission::check_replicas(shared, &core.config, core.env.now_ms)
-    }
-
-    /// Fails if this is a replica whose data may be old, and that does not show it.
-    pub fn check_stale(&self) -> Result<(), Error> {
-        let Worker { shared, core, .. } = &*self.worker;
-        admission::check_stale(shared, &core.config)
     }
 
     /// What the session does is not to be logged, since the server ends before it does.

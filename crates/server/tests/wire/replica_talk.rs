@@ -146,3 +146,10 @@ fn a_replica_that_has_more_than_there_is_is_closed() {
         assert!(odd.is_error(), "{odd:?}");
     }
 }
+
+/// Tools that take no snapshot whose length is not known wait for nobody else to come, as at Redis.
+#[test]
+fn who_knows_only_sync_is_served_at_once() {
+    let server = Server::kvasir("epoll", &["--repl-diskless-sync-delay", "3600"]);
+    assert!(snapshot_of(&server, &[]).starts_with(b"REDIS"));
+}

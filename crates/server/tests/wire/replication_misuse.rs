@@ -579,3 +579,22 @@ fn calls_in_one_piece_are_executed_in_their_order() {
         of("lpush", "failed_calls=1");
     }
 }
+
+/// Whether its clients may write is nothing to the primary's stream.
+#[test]
+fn code_in_the_stream_is_executed() {
+    let (liar, port) = Liar::new();
+    let (_server, mut client) = replica_of(port, &["--min-replicas-to-write", "1"]);
+    let (mut link, _) = liar.accept();
+    link.give(100, &snapshot_of(&["SET a 1"]));
+    link.wait_for_ack(100);
+    let mut end = 100;
+    for code in ["return redis.call('incr', KEYS[1])", "#!lua\nreturn redis.call('incr', KEYS[1])"]
+    {
+        let call = ["EVAL", code, "1", "a"];
+        link.call(&call);
+        end += length(&call);
+    }
+    link.wait_for_ack(end);
+    assert_eq!(client.ask_text("GET a"), "3");
+}

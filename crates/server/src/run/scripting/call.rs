@@ -419,8 +419,7 @@ fn check_flags(session: &Session, flags: Flags, is_read_only: bool) -> Result<()
     if !flags.allow_oom && session.is_out_of_memory() {
         return Err(OUT_OF_MEMORY);
     }
-    session.shared().saving.check_script(session.shared())?;
-    session.check_replicas()?;
+    session.check_writing_code()?;
     if is_read_only {
         let text = "ERR Can not execute a script with write flag using *_ro command.";
         return Err(Error::fixed(text));

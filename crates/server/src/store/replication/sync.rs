@@ -61,6 +61,8 @@ pub struct Link {
     pub expiring_form: Version,
     /// It may go on in the snapshot when its link breaks.
     pub resumes: bool,
+    /// It can be kept waiting for others to come.
+    pub is_patient: bool,
 }
 
 /// What of the data a snapshot is to have.
@@ -92,6 +94,11 @@ impl Waiting {
     fn first(&self) -> (Content, Version) {
         let all = (Content { keys: true, functions: true }, Version::VALKEY_9_0);
         self.links.first().map_or(all, |link| (link.content, link.expiring_form))
+    }
+
+    /// Whether all can be kept waiting for others: tools of old are served at once, as by Redis.
+    fn are_patient(&self) -> bool {
+        self.links.iter().all(|link| link.is_patient)
     }
 
     /// Whether some may want what others can't read.
@@ -148,7 +155,8 @@ fn wait(store: &Store) {
         let are_many = max > 0 && waiting.links.len() as u64 >= max;
         let delay = Duration::from_secs(config.diskless_sync_delay);
         let rest = delay.saturating_sub(since.elapsed());
-        if !config.diskless_sync || are_many || rest.is_zero() {
+        let waits = config.diskless_sync && waiting.are_patient();
+        if !waits || are_many || rest.is_zero() {
             return;
         }
         // The options may change meanwhile.
