@@ -52,6 +52,8 @@ fn wait(socket: &OwnedFd, deadline: Instant) -> io::Result<()> {
 mod tests {
     use std::net::TcpListener;
 
+    use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+
     use super::*;
 
     #[test]
@@ -68,7 +70,10 @@ mod tests {
         assert_eq!(from("nothing"), "127.0.0.1");
         assert_eq!(from("203.0.113.1"), "127.0.0.1", "it is not ours");
         assert_eq!(from("::1"), "127.0.0.1", "it is of another family");
-        drop(listener);
+        // Nobody listens at a port that nobody else can get meanwhile.
+        let taken = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(getsockname(&taken).unwrap()).unwrap();
         let refused = connect(&address, "127.0.0.9".parse().ok(), Duration::from_secs(10));
         assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }

@@ -23,9 +23,9 @@ use kvasir_structures::gate::Gate;
 const TEXT_LEN_MAX: usize = 1 << 16;
 
 pub struct Bench {
-    keyspace: Keyspace,
+    pub keyspace: Keyspace,
     /// The keyspace knows where it stands.
-    gate: Box<Gate>,
+    pub gate: Box<Gate>,
     pub env: Env,
     tally: Tally,
     rng: Rng,
