@@ -171,24 +171,23 @@ fn flushed_data_does_not_move() {
     let [one, two, _] = &nodes[..] else { panic!("three were started") };
     fill(one, 100_000);
     let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", two.id());
-    assert_eq!(one.ask(&migrate), "OK");
-    wait_until("some has come", || job(two, "state") == "receiving-snapshot");
-    signal(two, "-STOP");
-    assert_eq!(one.ask("FLUSHALL"), "OK");
-    signal(two, "-CONT");
-    wait_until("it has failed", || job(one, "state") == "failed");
+    let flush_on_the_way = |node: &Node| {
+        // All of it would take minutes.
+        assert_eq!(two.ask("CONFIG SET key-load-delay 10000"), "OK");
+        assert_eq!(one.ask(&migrate), "OK");
+        wait_until("some has come", || job(two, "state") == "receiving-snapshot");
+        assert_eq!(node.ask("FLUSHALL"), "OK");
+        assert_eq!(two.ask("CONFIG SET key-load-delay 0"), "OK");
+        wait_until("it has failed", || job(one, "state") == "failed");
+    };
+    flush_on_the_way(one);
     assert_eq!(job(one, "message"), "Data was flushed");
     wait_until("what has come is deleted", || digest(two) == NOTHING);
     assert_eq!(two.ask("SET bar 1"), format!("MOVED {SLOT} 127.0.0.1:{}", one.port));
     // Nor does what the target has flushed.
     fill(one, 100_000);
     let before = digest(one);
-    assert_eq!(one.ask(&migrate), "OK");
-    wait_until("some has come", || job(two, "state") == "receiving-snapshot");
-    signal(one, "-STOP");
-    assert_eq!(two.ask("FLUSHALL"), "OK");
-    signal(one, "-CONT");
-    wait_until("it has failed", || job(one, "state") == "failed");
+    flush_on_the_way(two);
     assert_eq!(job(one, "message"), "-ERR Data was flushed");
     wait_until("what has come is deleted", || digest(two) == NOTHING);
     assert_eq!(digest(one), before);
