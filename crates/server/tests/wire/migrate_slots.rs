@@ -171,14 +171,15 @@ fn flushed_data_does_not_move() {
     let [one, two, _] = &nodes[..] else { panic!("three were started") };
     fill(one, 100_000);
     let migrate = format!("CLUSTER MIGRATESLOTS SLOTSRANGE {SLOT} {SLOT} NODE {}", two.id());
+    let count = format!("CLUSTER COUNTKEYSINSLOT {SLOT}");
     let flush_on_the_way = |node: &Node| {
         // All of it would take minutes.
-        assert_eq!(two.ask("CONFIG SET key-load-delay 10000"), "OK");
+        assert_eq!(two.ask("CONFIG SET key-load-delay 1000"), "OK");
         assert_eq!(one.ask(&migrate), "OK");
-        wait_until("some has come", || job(two, "state") == "receiving-snapshot");
+        wait_until("some has come", || two.ask(&count) != "0");
         assert_eq!(node.ask("FLUSHALL"), "OK");
         assert_eq!(two.ask("CONFIG SET key-load-delay 0"), "OK");
-        wait_until("it has failed", || job(one, "state") == "failed");
+        wait_for_state(one, "failed");
     };
     flush_on_the_way(one);
     assert_eq!(job(one, "message"), "Data was flushed");
