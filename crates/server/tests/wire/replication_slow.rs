@@ -92,8 +92,8 @@ fn packed_pieces_travel_as_they_are() {
     let replica = replica(OURS[0], port, &[]).expect("it is ours");
     let mut reader = replica.connect();
     wait_until("the replica is linked", || is_linked(&mut reader));
-    // What the kernel's buffers take before it is packed goes as it is, and these grow with what has
-    // gone through them: so what is not packed comes last.
+    // What the kernel's buffers take before it is packed goes as it is, and these grow with what
+    // has gone through them: so what is not packed comes last.
     for (algorithm, level, sent_max) in
         [("lzf", "1", 40), ("lz4", "1", 40), ("zstd", "1", 40), ("zstd", "9", 40), ("no", "1", 128)]
     {
