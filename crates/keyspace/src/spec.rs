@@ -163,6 +163,8 @@ bitflags! {
         const LOOKS = 1 << 11;
         /// It sends keys of a slot that moves, from wherever they are.
         const SENDS_KEYS = 1 << 12;
+        /// Whoever looks after servers asks by it whether this one is well.
+        const TELLS_HEALTH = 1 << 13;
     }
 
     /// ACL categories that a row names itself.

@@ -6,7 +6,7 @@
 
 use kvasir_config::Config;
 use kvasir_keyspace::error::Error;
-use kvasir_keyspace::spec::Flags;
+use kvasir_keyspace::spec::{Flags, Traits};
 use kvasir_table::Entry;
 
 use crate::calls::admit::{Scene, admit};
@@ -59,8 +59,7 @@ pub fn check(
     }
     if entry.spec.flags.contains(Flags::WRITE) {
         check_write(scene.shared, &scene.core.config, scene.core.env.now_ms)?;
-    } else if entry.full_name == "ping" {
-        // Who looks after servers asks so whether they are well.
+    } else if entry.spec.traits.contains(Traits::TELLS_HEALTH) {
         check_disk(scene.shared)?;
     }
     if !entry.spec.flags.contains(Flags::STALE) {

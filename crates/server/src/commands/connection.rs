@@ -25,7 +25,7 @@ static PING: ServerCommand = ServerCommand {
         group: Group::Connection,
         arity: -1,
         flags: Flags::FAST,
-        traits: Traits::WHILE_SUBSCRIBED,
+        traits: Traits::WHILE_SUBSCRIBED.union(Traits::TELLS_HEALTH),
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
         arguments: &[Argument::string("message").optional()],
         ..Spec::BLANK
